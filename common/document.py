@@ -24,19 +24,15 @@ class DocumentError(SageccError):
 _TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
 
 
-def read_document(path: Path, limit_bytes: int = DOCUMENT_BYTES) -> Any:
+def read_document(path: Path) -> Any:
     """Return the content of a document: JSON where its name ends in `.json`, else YAML.
 
-    Args:
-        path: the file.
-        limit_bytes: its largest size.
-
     Raises:
-        SageccError: it is no regular file below the limit.
+        SageccError: it is no regular file below DOCUMENT_BYTES.
         DocumentError: as `parse` says.
         OSError: it is missing, or out of reach.
     """
-    return parse(read_regular(path, limit_bytes), str(path))
+    return parse(read_regular(path, DOCUMENT_BYTES), str(path))
 
 
 def parse(data: bytes, name: str) -> Any:

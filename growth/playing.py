@@ -27,7 +27,6 @@ def play_round(
     exploration: Exploration | None = None,
     give_up: GiveUp | None = None,
     jobs: int = 1,
-    batch: int = BATCH,
 ) -> None:
     """Let a round's policy play; episodes that it has played already stay.
 
@@ -40,7 +39,6 @@ def play_round(
         exploration: how the policy draws its actions; None takes its mixture's mean.
         give_up: when an episode ends early, with what was played till then; None plays all to their end.
         jobs: the most processes.
-        batch: guests that share an inference per process.
 
     Raises:
         SageccError: There is no policy, or an episode failed; all others are kept.
@@ -59,7 +57,7 @@ def play_round(
         [scheme],
         places.raw(number),
         kernel,
-        lockstep(jobs, batch, players),
+        lockstep(jobs, BATCH, players),
         growth.seed,
         controllers=policy_controller,
         prune=True,

@@ -153,14 +153,13 @@ def scored(scheme: str, plays: pl.DataFrame, material: Gathered | None, kernel: 
     )
 
 
-def mean_rate(wins: pl.DataFrame, seed: int = 0) -> Rate:
+def mean_rate(wins: pl.DataFrame) -> Rate:
     """Return the mean over sets of a scheme's winning rates; each draw of the bootstrap draws networks in each set.
 
     Args:
         wins: its rows of leagues.standings.mark_winners.
-        seed: of the bootstrap.
     """
-    random, rates, drawn = np.random.default_rng(seed), [], []
+    random, rates, drawn = np.random.default_rng(0), [], []
     for _, part in sorted(wins.group_by("set")):
         counts = part.group_by("environment_id").agg(wins=pl.col("win").sum(), windows=pl.len()).sort("environment_id")
         won, windows = (counts[name].cast(pl.Int64).to_numpy() for name in ("wins", "windows"))

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sagecc.leagues.intervals import Interval
@@ -21,6 +21,7 @@ NOT_MEASURED, NO, NOT_IN_MEAN, IN_MEAN, YES = VERDICTS = (
 else, and without an interval, by its mean alone."""
 
 Tables = TypeVar("Tables")
+Measure = TypeVar("Measure", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -57,46 +58,43 @@ class Measurement:
 
     value: Interval | tuple[Interval, ...]
     """Of several the weakest counts."""
-    told: str
+    told: str = ""
     """The figures in words."""
     of: str = ""
     """Whom or what it is about."""
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    """By name, for a table."""
 
 
 @dataclass(frozen=True)
 class Judgement:
     """What becomes of a claim, for one of those that it is about."""
 
-    source: str
-    sentence: str
-    of: str
-    told: str
+    claim: Claim[object]
+    measured: Measurement
     verdict: str
     """One of VERDICTS."""
 
 
 @dataclass(frozen=True)
-class Claim(Generic[Tables]):
+class Claim(Generic[Measure]):
     """A sentence of a publication."""
 
     source: str
     """Section, table or figure."""
     sentence: str
     """In short, or as it stands, with the bounds that are ours."""
-    measure: Callable[[Tables], Iterable[Measurement]]
-    """Takes what it is measured from; returns nothing where a part of that is missing."""
+    measure: Measure
+    """Takes the tables that it is measured from; returns nothing where a part of them is missing."""
     bounds: Bounds = POSITIVE
 
-    def judged(self, tables: Tables) -> list[Judgement]:
+    def judged(self: Claim[Callable[[Tables], Iterable[Measurement]]], tables: Tables) -> list[Judgement]:
         """Return what becomes of it, for each of those that it is about."""
-        return [judge(self.source, self.sentence, each, self.bounds) for each in self.measure(tables)]
+        return [Judgement(self, each, self._verdict(each.value)) for each in self.measure(tables)]
 
-
-def judge(source: str, sentence: str, measured: Measurement, bounds: Bounds) -> Judgement:
-    """Return what becomes of a sentence by what was measured of it."""
-    values = (measured.value,) if isinstance(measured.value, Interval) else measured.value
-    verdict = min((bounds.verdict(value) for value in values), key=VERDICTS.index)
-    return Judgement(source, sentence, measured.of, measured.told, verdict)
+    def _verdict(self, value: Interval | tuple[Interval, ...]) -> str:
+        values = (value,) if isinstance(value, Interval) else value
+        return min(map(self.bounds.verdict, values), key=VERDICTS.index)
 
 
 def exact(value: float) -> Interval:

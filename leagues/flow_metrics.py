@@ -21,6 +21,8 @@ from sagecc.schemas.wire import NO_LIMIT
 
 BITS_PER_MBIT = 1e6
 EPSILON = 1e-6
+TOLERANCE, HOLD_S = 0.1, 1.0
+"""A flow has converged once it stays within so much of its fair share for so long."""
 """Of an interval: ticks are multiples of 10 ms only up to a float's rounding."""
 
 SERIES_SCHEMA = pa.schema(
@@ -191,50 +193,40 @@ def jain_over_time(series: pl.DataFrame) -> pl.DataFrame:
     return series.group_by("t_s").agg(jain=index).sort("t_s")
 
 
-def ratio_over_time(series: pl.DataFrame, flows: int = 2, floor_mbps: float = 0.0) -> pl.DataFrame:
-    """Return the smallest goodput over the largest in each interval in which so many flows live.
+def ratio_over_time(series: pl.DataFrame) -> pl.DataFrame:
+    """Return the smallest goodput over the largest in each interval in which two flows or more live.
 
     Args:
         series: of SERIES_SCHEMA.
-        flows: how many must live for an interval to count.
-        floor_mbps: each goodput counts as at least this.
 
     Returns:
         t_s and ratio (0 to 1); null where nothing arrived.
     """
-    goodput = pl.max_horizontal("goodput_mbps", pl.lit(floor_mbps))
+    goodput = pl.col("goodput_mbps")
     ratio = pl.when(goodput.max() > 0).then(goodput.min() / goodput.max())
     return (
-        series.group_by("t_s")
-        .agg(flows=pl.len(), ratio=ratio)
-        .filter(pl.col("flows") >= flows)
-        .drop("flows")
-        .sort("t_s")
+        series.group_by("t_s").agg(flows=pl.len(), ratio=ratio).filter(pl.col("flows") >= 2).drop("flows").sort("t_s")
     )
 
 
 def share_over_time(
-    series: pl.DataFrame,
-    against: Literal["mean", "max"] = "mean",
-    floor_mbps: float = 0.0,
-    tested: int = 0,
+    series: pl.DataFrame, against: Literal["mean", "max"] = "mean", floor_mbps: float = 0.0
 ) -> pl.DataFrame:
-    """Return the tested flow's goodput over its competitors' in each interval in which it and another live.
+    """Return flow 0's goodput over its competitors' in each interval in which it and another live.
 
     Args:
         series: of SERIES_SCHEMA.
         against: the competitors' mean or largest goodput.
         floor_mbps: either side of the ratio counts as at least this.
-        tested: the tested flow's number.
 
     Returns:
         t_s and ratio; null where the competitors got nothing and there is no floor.
     """
     goodput = pl.col("goodput_mbps")
-    others = goodput.filter(pl.col("flow") != tested)
+    others = goodput.filter(pl.col("flow") != 0)
     other = pl.max_horizontal({"mean": others.mean(), "max": others.max()}[against], pl.lit(floor_mbps))
-    own = pl.max_horizontal(goodput.filter(pl.col("flow") == tested).first(), pl.lit(floor_mbps))
-    both = (pl.col("flow") == tested).any() & (pl.col("flow") != tested).any()
+    own = pl.max_horizontal(goodput.filter(pl.col("flow") == 0).first(), pl.lit(floor_mbps))
+    both = (pl.col("flow") == 0).any() & (pl.col("flow") != 0).any()
     return (
         series.group_by("t_s")
         .agg(both=both, ratio=pl.when(other > 0).then(own / other))
@@ -260,30 +252,22 @@ class Convergence:
     """How fast and how steadily a flow came to its fair share (Astraea, EuroSys 2024, section 5.2)."""
 
     time_s: float | None
-    """From the event to the start of the first second within the tolerance; None where there was none."""
+    """From the event to the start of the first HOLD_S within TOLERANCE; None where there was none."""
     deviation_mbps: float | None
     """Standard deviation of its goodput from then on; None where it never converged, or for one interval only."""
 
 
-def convergence(
-    goodput_mbps: Sequence[float],
-    fair_mbps: float,
-    interval_s: float,
-    tolerance: float = 0.1,
-    hold_s: float = 1.0,
-) -> Convergence:
+def convergence(goodput_mbps: Sequence[float], fair_mbps: float, interval_s: float) -> Convergence:
     """Measure how a flow converges after an event, such as its own start.
 
     Args:
         goodput_mbps: the flow's goodput in each interval from the event on, until the next.
         fair_mbps: its fair share.
         interval_s: the intervals' length (s).
-        tolerance: of the fair share.
-        hold_s: for so long it must stay within the tolerance.
     """
     rates = np.asarray(goodput_mbps, dtype=np.float64)
-    inside = np.abs(rates - fair_mbps) <= tolerance * fair_mbps * (1 + 1e-9)
-    intervals = max(1, int(np.ceil(hold_s / interval_s - EPSILON)))
+    inside = np.abs(rates - fair_mbps) <= TOLERANCE * fair_mbps * (1 + 1e-9)
+    intervals = max(1, int(np.ceil(HOLD_S / interval_s - EPSILON)))
     if len(rates) < intervals:
         return Convergence(None, None)
     is_held = np.lib.stride_tricks.sliding_window_view(inside, intervals).all(axis=1)

@@ -399,21 +399,20 @@ class _Series:
     """Goodput of its competitors together."""
 
 
-def plot_episode(rows: pa.Table, path: Path, scheme: str, title: str = "") -> None:
+def plot_episode(rows: pa.Table, path: Path, scheme: str) -> None:
     """Draw one raw trajectory over time: goodput and capacity, delay, cwnd.
 
     Args:
         rows: of schemas.raw.RAW_SCHEMA.
         path: of the picture; its suffix says the format.
         scheme: whose trajectory.
-        title: by default the episode's id.
 
     Raises:
         SageccError: there are fewer than two rows, or the suffix is that of no picture.
     """
     name = str(rows["episode_id"][0]) if rows.num_rows else "episode"
     line = replace(stroke(scheme), dashes=DASHES[0])
-    save_figure(trajectory_figure([Track("goodput", rows, line)], title or name), path)
+    save_figure(trajectory_figure([Track("goodput", rows, line)], name), path)
 
 
 def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:

@@ -159,13 +159,12 @@ def by_rank(ranking: Sequence[Mapping[str, Any]], table: Sequence[Mapping[str, A
     return [(row["rank"], row["scheme"], {name: rows[row["scheme"], name] for name in names}) for row in ranking]
 
 
-def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int = 0) -> pl.DataFrame:
+def breakdown(wins: pl.DataFrame, environments: Sequence[Environment]) -> pl.DataFrame:
     """Return winning rates by class of environment.
 
     Args:
         wins: the table of `mark_winners`.
         environments: those of the table.
-        seed: of the bootstrap.
 
     Returns:
         One row per set, class, value and scheme (tidy). class is one of CLASSES; value is the scoring window's index,
@@ -174,21 +173,20 @@ def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int
     """
     classes = class_tables(wins, environments)
     tables = ((name, table.with_columns(pl.col("value").cast(pl.Float64))) for name, table in classes)
-    return _by_class(tables, seed)
+    return _by_class(tables)
 
 
-def tag_breakdown(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]], seed: int = 0) -> pl.DataFrame | None:
+def tag_breakdown(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]]) -> pl.DataFrame | None:
     """Return winning rates by tag, None without tags.
 
     Args:
         wins: the table of `mark_winners`.
         tags: by environment id, names and values.
-        seed: of the bootstrap.
 
     Returns:
         Rows as those of `breakdown`: class is a tag's name, value its text; a network without that tag is in none.
     """
-    return _by_class(_tag_tables(wins, tags), seed) if tags else None
+    return _by_class(_tag_tables(wins, tags)) if tags else None
 
 
 def class_tables(
@@ -223,14 +221,14 @@ def _tag_tables(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]]) -> li
     return tables
 
 
-def _by_class(classes: Iterable[tuple[str, pl.DataFrame]], seed: int) -> pl.DataFrame:
+def _by_class(classes: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
     """Return winning rates by set, class, `value` and scheme, of the classes' names and tables with that column."""
     keys = ["set", "value"]
     tables = [
         part.group_by(*keys, "scheme")
         .agg(wins=pl.col("win").sum().cast(pl.Int64), windows=pl.len().cast(pl.Int64))
         .with_columns(pl.lit(name).alias("class"), winning_rate=pl.col("wins") / pl.col("windows"))
-        .join(_intervals(part, part["scheme"].unique().sort().to_list(), seed), on="scheme")
+        .join(_intervals(part, part["scheme"].unique().sort().to_list(), 0), on="scheme")
         for name, table in classes
         for _, part in table.group_by(keys, maintain_order=True)
     ]

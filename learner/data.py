@@ -37,6 +37,9 @@ CHUNK_ROWS = 2048
 ALL = slice(None)
 """Every window of a batch."""
 
+AHEAD = 4
+"""Batches that are made or being made at any time."""
+
 MAKERS = 2
 """Batches under way at a time: while one waits for its last windows, the threads read the next one's."""
 
@@ -187,19 +190,18 @@ class Prefetch(Generic[T]):
     Args:
         make: makes the batch of a step.
         steps: the steps.
-        ahead: batches that are made or being made at any time.
         makers: batches being made at a time.
     """
 
-    def __init__(self, make: Callable[[int], T], steps: range, ahead: int = 4, makers: int = MAKERS) -> None:
+    def __init__(self, make: Callable[[int], T], steps: range, makers: int = MAKERS) -> None:
         self.waited_s = 0.0
         """Time that `next` has waited so far."""
-        self._make, self._steps, self._ahead = make, iter(steps), ahead
+        self._make, self._steps = make, iter(steps)
         self._pending: deque[Future[T]] = deque()
         self._makers = ThreadPoolExecutor(makers, "batch")
 
     def __enter__(self) -> Prefetch[T]:
-        for _ in range(self._ahead):
+        for _ in range(AHEAD):
             self._submit()
         return self
 

@@ -308,19 +308,18 @@ def description(tables: Mapping[str, Sequence[Column]]) -> pa.Table:
     )
 
 
-def check_version(path: object, version: str, kind: str = "pool") -> None:
+def check_version(path: object, version: str) -> None:
     """Check that a file's version can be read here.
 
     Args:
         path: the file, for the message.
         version: its version; empty where it states none.
-        kind: what the version is of, for the message.
 
     Raises:
         SageccError: its major version is not POOL_VERSION's.
     """
     if not same_major(version, POOL_VERSION):
         raise SageccError(
-            f"{path} has {kind} version {version or 'none'}, this program reads {POOL_VERSION}:"
+            f"{path} has pool version {version or 'none'}, this program reads {POOL_VERSION}:"
             " derive the pool again with 'sagecc pool', or use the sagecc that made it"
         )

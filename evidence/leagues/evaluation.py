@@ -10,9 +10,8 @@ too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,13 @@ from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.plots import save_figure
 from sagecc.leagues.study.collect import Identity, collect, lab_identity, run_key
-from sagecc.leagues.study.conclusions import CONCLUSIONS, Side
+from sagecc.leagues.study.conclusions import CONCLUSIONS
 from sagecc.leagues.study.drawing import Look
 from sagecc.leagues.study.experiments import STUDY, Experiment, StudyRun
 from sagecc.leagues.study.figures import ratio_figure
-from sagecc.leagues.study.measures import MEANINGS, SCALES
-from sagecc.leagues.study.results import CELL_COLUMNS, VALUES_SCHEMA, cells_table, clipped, values_table, verdicts_table
+from sagecc.leagues.study.measures import LOGARITHMIC, MEANINGS
+from sagecc.leagues.study.networks import CELL_COLUMNS
+from sagecc.leagues.study.results import VALUES_SCHEMA, as_number, cells_table, values_table, verdicts_table
 from sagecc.leagues.study.runner import lab_runner
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -167,28 +167,25 @@ def shown(each: Experiment, own: pl.DataFrame) -> dict[str, Any]:
 
 
 def _means(own: pl.DataFrame, panel: str, quantity: str) -> list[dict[str, Any]]:
-    log = SCALES.get(quantity) == "log"
     known = own.drop_nulls("value").with_columns(unit=pl.coalesce("schedule", "repeat"))
-    scaled = known.with_columns(pl.col("value").log()) if log else known
+    scaled = known.with_columns(pl.col("value").log()) if quantity in LOGARITHMIC else known
     units = scaled.group_by("scheme", panel, "unit", maintain_order=True).agg(pl.col("value").mean())
     rows = []
     for (scheme, at), part in units.group_by("scheme", panel, maintain_order=True):
-        over = interval(part["value"].to_numpy())
-        ends = (over.mean, over.low, over.high)
-        mean, low, high = (math.exp(end) if log and end is not None else clipped(end, quantity) for end in ends)
-        rows.append({"scheme": scheme, "panel": at, "mean": mean, "low": low, "high": high, "count": over.count})
+        over = as_number(interval(part["value"].to_numpy()), quantity)
+        rows.append({"scheme": scheme, "panel": at, **asdict(over)})
     return rows
 
 
 def statements(values: pl.DataFrame) -> list[dict[str, Any]]:
     """Return the study's statements that were measured, judged; one about Sage once for each that stands for it."""
-    about = [each for each in CONCLUSIONS if each.experiment in STUDY]
+    about = [each for each in CONCLUSIONS if each.measure.experiment in STUDY]
     sages = (*SAGES, *({SAGE} & set(values["scheme"])))
     tables = {sage: verdicts_table(values, NAMES | {sage: "Sage"}, about) for sage in sages}
     rows = []
     for place, each in enumerate(about):
         by_sage = {sage: table.row(place, named=True) for sage, table in tables.items()}
-        sides = [side.scheme for side in (each.left, each.right) if isinstance(side, Side)]
+        sides = [side.scheme for side in each.measure.sides]
         for sage, row in by_sage.items():
             if row["verdict"] != "not measured" and ("Sage" in sides or sage == SAGES[0]):
                 rows.append(row | {"sage": sage if "Sage" in sides else None})

@@ -291,19 +291,23 @@ def _percent(rate: float) -> str:
 BCS = ("BC", "BC-top", "BC-top3", "BCv2")
 _ALIKE = f"at least {100 * ALIKE.low:g} % of the pairs of schemes in the same order"
 
-CLAIMS: Mapping[str, tuple[Claim[PlayedLeague], ...]] = MappingProxyType(
+
+def _rankings(league: str, table: str, figure: str) -> tuple[Claim[Measure], ...]:
+    """Return what the appendices say of a league's ranking by other rules."""
+    little = f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}"
+    return (
+        Claim(f"D.1, {table}", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(league), ALIKE),
+        Claim("D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I"), ALIKE),
+        Claim(f"D.2, {figure}", little, order_kept(MARGIN_RULE, "I", "II"), ALIKE),
+    )
+
+
+CLAIMS: Mapping[str, tuple[Claim[Measure], ...]] = MappingProxyType(
     {
         DELAY: (
             Claim("6.3", "Sage is first in Set I", first("I"), NOBODY),
             Claim("6.3", "Sage is first in Set II too", first("II"), NOBODY),
-            Claim("D.1, Table 2", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(DELAY), ALIKE),
-            Claim("D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I"), ALIKE),
-            Claim(
-                "D.2, Fig. 21",
-                f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}",
-                order_kept(MARGIN_RULE, "I", "II"),
-                ALIKE,
-            ),
+            *_rankings(DELAY, "Table 2", "Fig. 21"),
         ),
         LEARNED: (
             Claim("6.2, Fig. 9", "Sage is first in Set I", first("I"), NOBODY),
@@ -342,14 +346,7 @@ CLAIMS: Mapping[str, tuple[Claim[PlayedLeague], ...]] = MappingProxyType(
                 "6.2", "Indigo is third in Set I: behind Sage and Orca alone", behind("Indigo", "Sage", "Orca"), TRUE
             ),
             Claim("6.2", "Indigo is among the last three in Set II", below("Indigo"), Bounds(high=2)),
-            Claim("D.1, Table 3", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(LEARNED), ALIKE),
-            Claim("D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I"), ALIKE),
-            Claim(
-                "D.2, Fig. 20",
-                f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}",
-                order_kept(MARGIN_RULE, "I", "II"),
-                ALIKE,
-            ),
+            *_rankings(LEARNED, "Table 3", "Fig. 20"),
         ),
     }
 )
@@ -364,7 +361,8 @@ def judged(name: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
             "section": claim.source,
             "says": claim.sentence,
             "verdicts": [
-                {"who": each.of, "holds": each.verdict == YES, "found": each.told} for each in claim.judged(league)
+                {"who": each.measured.of, "holds": each.verdict == YES, "found": each.measured.told}
+                for each in claim.judged(league)
             ],
         }
         for claim in CLAIMS[name]

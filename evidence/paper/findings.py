@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evidence.paper import BASE, VARIANTS
-from sagecc.leagues.claims import POSITIVE, TRUE, Bounds, Judgement, Measurement, fact, judge
+from sagecc.leagues.claims import TRUE, Bounds, Claim, Judgement, Measurement, fact
 from sagecc.leagues.intervals import Interval, interval, student_t
 
 LEAGUE = "heldout"
@@ -27,7 +27,14 @@ CHANGES_BY = 0.1
 ROUNDING = 1e-7
 """Of a cosine of single-precision vectors."""
 
+ALL = "all of it"
+"""Title of the recipe that its variants are held against."""
+
 Values = Mapping[str, Any]
+Measure = Callable[[Values], list[Measurement]]
+"""Takes a figure's result; returns nothing where a part is missing."""
+Margin = Callable[[Mapping[str, Mapping[str, float]]], float]
+"""Takes the winning rates of a moment by set."""
 
 
 def difference(more: Sequence[float], less: Sequence[float]) -> Interval:
@@ -46,43 +53,32 @@ def difference(more: Sequence[float], less: Sequence[float]) -> Interval:
 
 def of_figure(figure: str, result: Values) -> list[Judgement]:
     """Return what a figure's result says of the paper's sentences; those for which a part is missing are left out."""
-    return _BY_FIGURE[figure](result)
+    return [judgement for claim in CLAIMS[figure] for judgement in claim.judged(result)]
 
 
-def _sentence(sentence: str, told: str, *values: Interval, bounds: Bounds = POSITIVE) -> Judgement:
-    """Judge a sentence of the paper's; by default differences, which are to be positive."""
-    return judge("", sentence, Measurement(values, told), bounds)
+def at_the_end(margin: Margin, against: str) -> Measure:
+    """Return each recipe's margin at its trainings' end, and since when it stays."""
+
+    def measure(result: Values) -> list[Measurement]:
+        found = []
+        for recipe, runs in by_recipe(result["runs"]).items():
+            last = interval(np.array([margin(run["points"][-1]["rates"]) for run in runs]))
+            told = f"`{recipe}`: {_points(last)} from {against} at the end; {_since(runs, margin)}"
+            found.append(Measurement(last, told))
+        return found
+
+    return measure
 
 
-def learning(result: Values) -> list[Judgement]:
-    """Section 5.3, Fig. 7."""
-    claims = []
+def gained(result: Values) -> list[Measurement]:
+    """Return by how much each recipe's lead grows after PAPERS_TIME."""
+    found = []
     for recipe, runs in by_recipe(result["runs"]).items():
-        last = [run["points"][-1]["rates"] for run in runs]
-        friendly = interval(np.array([of["II"]["policy"] - of["II"]["reno"] for of in last]))
-        ahead = interval(np.array([_lead(of["I"]) for of in last]))
-        then = [run["points"][math.ceil(PAPERS_TIME * len(run["points"])) - 1]["rates"] for run in runs]
-        gain = interval(np.array([_lead(a["I"]) - _lead(b["I"]) for a, b in zip(last, then, strict=True)]))
-        claims += [
-            _sentence(
-                "“After 5 days, Sage enters the TCP-friendliness region”: Set II at or above NewReno",
-                f"`{recipe}`: {_points(friendly)} from NewReno at the end; {_since(runs, _friendliness)}",
-                friendly,
-                bounds=Bounds(low=0),
-            ),
-            _sentence(
-                "“surpassing the winning rates of all existing schemes in the single-flow scenarios”",
-                f"`{recipe}`: {_points(ahead)} from the best of the 13 at the end; {_since(runs, _leadership)}",
-                ahead,
-            ),
-            _sentence(
-                "“During the next days, Sage continues to increase its performance gap with existing heuristic"
-                " policies”",
-                f"`{recipe}`: {_points(gain)} in Set I over the last {1 - PAPERS_TIME:.0%} of the steps",
-                gain,
-            ),
-        ]
-    return claims
+        points = [(run["points"][-1], run["points"][math.ceil(PAPERS_TIME * len(run["points"])) - 1]) for run in runs]
+        gain = interval(np.array([_leadership(last["rates"]) - _leadership(then["rates"]) for last, then in points]))
+        told = f"`{recipe}`: {_points(gain)} in Set I over the last {1 - PAPERS_TIME:.0%} of the steps"
+        found.append(Measurement(gain, told))
+    return found
 
 
 def by_recipe(runs: Iterable[Values]) -> dict[str, list[Values]]:
@@ -93,19 +89,15 @@ def by_recipe(runs: Iterable[Values]) -> dict[str, list[Values]]:
     return found
 
 
-def _lead(rates: Mapping[str, float]) -> float:
-    return rates["policy"] - max(rate for scheme, rate in rates.items() if scheme != "policy")
-
-
 def _leadership(rates: Mapping[str, Mapping[str, float]]) -> float:
-    return _lead(rates["I"])
+    return rates["I"]["policy"] - max(rate for scheme, rate in rates["I"].items() if scheme != "policy")
 
 
 def _friendliness(rates: Mapping[str, Mapping[str, float]]) -> float:
     return rates["II"]["policy"] - rates["II"]["reno"]
 
 
-def _since(runs: Sequence[Values], margin: Callable[[Mapping[str, Mapping[str, float]]], float]) -> str:
+def _since(runs: Sequence[Values], margin: Margin) -> str:
     """Say from when on the mean over runs of a margin stays at 0 or above, and after what CPU time that was."""
     steps = list(zip(*(run["points"] for run in runs), strict=True))
     means = [sum(margin(point["rates"]) for point in at) / len(at) for at in steps]
@@ -116,52 +108,56 @@ def _since(runs: Sequence[Values], margin: Callable[[Mapping[str, Mapping[str, f
     return f"in the mean of {len(runs)} from {(begin + 1) / len(steps):.0%} of the steps on, {cpu_h:.2f} CPU-hours"
 
 
-def shift(result: Values) -> list[Judgement]:
-    """Section 7.1, Fig. 11."""
-    rows = {row["name"]: row for row in result["rows"]}
-    vegas, clone = rows["vegas"], rows["bc"]
-    policies = {name: row for name, row in rows.items() if name not in ("vegas", "bc")}
-    far = {name: row["quantiles"]["0.65"] for name, row in rows.items()}
+def vegas_nearest(result: Values) -> list[Measurement]:
+    """Tell whether none is nearer to the pool than Vegas."""
+    rows = by_name(result)
+    return [Measurement(fact(_far(rows["vegas"]) == min(map(_far, rows.values()))), _told_far(rows.values()))]
 
-    def told(names: Iterable[str]) -> str:
-        return ", ".join(f"{name} {cosine(far[name])}" for name in names)
 
-    def served(row: Values) -> str:
-        return f"{row['name']} {row['goodput_mbps']:.1f} Mbps, {row['delay_ms']:.1f} ms"
+def farther_than_clone(result: Values) -> list[Measurement]:
+    """Tell of each policy whether it is farther from the pool than BC."""
+    clone = by_name(result)["bc"]
+    return [Measurement(fact(_far(row) > _far(clone)), _told_far((row, clone))) for row in policies(result)]
 
+
+def clone_serves_less(result: Values) -> list[Measurement]:
+    """Tell whether BC has less goodput than Vegas."""
+    clone, vegas = (by_name(result)[name] for name in ("bc", "vegas"))
+    return [Measurement(fact(clone["goodput_mbps"] < vegas["goodput_mbps"]), _served(clone, vegas))]
+
+
+def policy_serves_better(result: Values) -> list[Measurement]:
+    """Tell of each policy whether it has more goodput than Vegas at no more delay."""
+    vegas = by_name(result)["vegas"]
     return [
-        _sentence(
-            "“most of the time, the Distance values of Vegas are very low”; BC's and Sage's are not",
-            f"65th percentile: {told(rows)}",
-            fact(far["vegas"] == min(far.values())),
-            bounds=TRUE,
-        ),
-        *(
-            _sentence(
-                "Sage is farther from the pool than BC (65th percentile 0.45 and 0.2)",
-                f"65th percentile: {told((name, 'bc'))}",
-                fact(far[name] > far["bc"]),
-                bounds=TRUE,
-            )
-            for name in policies
-        ),
-        _sentence(
-            "the shift “leads to [BC's] poor average throughput and delay” (1.2 Mbps, 43.2 ms; Vegas 36.1, 76.1)",
-            f"{served(clone)}; {served(vegas)}",
-            fact(clone["goodput_mbps"] < vegas["goodput_mbps"]),
-            bounds=TRUE,
-        ),
-        *(
-            _sentence(
-                "“Sage effectively manages this shift and achieves the performance of (54.8 Mbps, 69.5ms) even higher"
-                " than Vegas (36.1 Mbps, 76.1ms)”: more at no more delay",
-                f"{served(row)}; {served(vegas)}",
-                fact(row["goodput_mbps"] > vegas["goodput_mbps"] and row["delay_ms"] <= vegas["delay_ms"]),
-                bounds=TRUE,
-            )
-            for row in policies.values()
-        ),
+        Measurement(
+            fact(row["goodput_mbps"] > vegas["goodput_mbps"] and row["delay_ms"] <= vegas["delay_ms"]),
+            _served(row, vegas),
+        )
+        for row in policies(result)
     ]
+
+
+def by_name(result: Values) -> dict[str, Values]:
+    """Return a result's rows by their schemes."""
+    return {row["name"]: row for row in result["rows"]}
+
+
+def policies(result: Values) -> list[Values]:
+    """Return the rows of Fig. 11 that are of policies."""
+    return [row for row in result["rows"] if row["name"] not in ("vegas", "bc")]
+
+
+def _far(row: Values) -> float:
+    return float(row["quantiles"]["0.65"])
+
+
+def _told_far(rows: Iterable[Values]) -> str:
+    return "65th percentile: " + ", ".join(f"{row['name']} {cosine(_far(row))}" for row in rows)
+
+
+def _served(*rows: Values) -> str:
+    return "; ".join(f"{row['name']} {row['goodput_mbps']:.1f} Mbps, {row['delay_ms']:.1f} ms" for row in rows)
 
 
 def cosine(distance: float) -> str:
@@ -169,30 +165,25 @@ def cosine(distance: float) -> str:
     return f"{distance:.2g}" if distance > ROUNDING else "0"
 
 
-def likeness(result: Values) -> list[Judgement]:
-    """Section 7.2, Fig. 13."""
-    claims = []
+def most_alike(result: Values) -> list[Measurement]:
+    """Tell of each policy whether no scheme is the most alike in more than half of the networks."""
+    found = []
     for policy, rows in result["policies"].items():
-        best = nearest(rows)
-        counts = Counter(row["other"] for row in best)
-        largest = [row["index"] for row in best]
+        counts = Counter(row["other"] for row in nearest(rows))
         often = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-        claims += [
-            _sentence(
-                "“Sage's model is not biased toward one or even a certain few schemes”: none is the most alike in more"
-                " than half of the networks",
-                f"`{policy}`: most alike, of {len(best)} networks: {often}",
-                fact(max(counts.values()) <= len(best) / 2),
-                bounds=TRUE,
-            ),
-            _sentence(
-                "“the value of the highest Similarity Index itself changes in different settings”",
-                f"`{policy}`: from {min(largest):.2f} to {max(largest):.2f}",
-                fact(max(largest) - min(largest) >= CHANGES_BY),
-                bounds=TRUE,
-            ),
-        ]
-    return claims
+        told = f"`{policy}`: most alike, of {counts.total()} networks: {often}"
+        found.append(Measurement(fact(max(counts.values()) <= counts.total() / 2), told))
+    return found
+
+
+def likeness_changes(result: Values) -> list[Measurement]:
+    """Tell of each policy whether its largest Similarity Indices differ."""
+    found = []
+    for policy, rows in result["policies"].items():
+        largest = [row["index"] for row in nearest(rows)]
+        told = f"`{policy}`: from {min(largest):.2f} to {max(largest):.2f}"
+        found.append(Measurement(fact(max(largest) - min(largest) >= CHANGES_BY), told))
+    return found
 
 
 def nearest(rows: Iterable[Values]) -> list[Values]:
@@ -204,105 +195,52 @@ def nearest(rows: Iterable[Values]) -> list[Values]:
     return list(best.values())
 
 
-def ablations(result: Values) -> list[Judgement]:
-    """Section 7.3, Fig. 12."""
+def each_part(result: Values) -> list[Measurement]:
+    """Return by how much the whole recipe wins more than each that lacks a part."""
     rows = _by_title(result)
-    claims = [
-        _sentence(
-            "“removing different parts of the input signal degrades the performance”, “each of these components helps”",
-            f"{title}: {_points(gap := _over(rows, 'all of it', title))} in both sets together, with what it lacks",
-            gap,
-        )
+    return [
+        Measurement(gap, f"{title}: {_points(gap)} in both sets together, with what it lacks")
         for title in VARIANTS["fig-12"].values()
-        if {title, "all of it"} <= rows.keys()
-    ]
-    key = ("no rttVar", "no Loss/Inf")
-    claims += _claim(
-        rows,
-        "“loss and RTT variance-related information are key in multi-flow scenarios”",
-        [("all of it", title) for title in key],
-        ("II",),
-    )
-    claims += _claim(
-        rows,
-        "“In particular, GRU block plays a crucial role”: more than the encoder and the mixture",
-        [("no Encoder", "no GRU"), ("no GMM", "no GRU")],
-    )
-    return claims
-
-
-def windows(result: Values) -> list[Judgement]:
-    """Section 7.4, Fig. 14."""
-    rows, own = _by_title(result), list(VARIANTS["fig-14"].values())
-    claim = _claim(
-        rows,
-        "“the winning rate in Set II for Sage-l is much better than Sage-m and Sage-s”",
-        [("Sage-l", "Sage-m"), ("Sage-l", "Sage-s")],
-        ("II",),
-    )
-    if set(own) <= rows.keys():
-        rates = {title: rows[title]["leagues"][LEAGUE]["I"]["winning_rate"] for title in own}
-        claim.append(
-            _sentence(
-                "each granularity wins somewhere in Set I; “even Sage-s can still be a winner in about 20% of cases”",
-                ", ".join(f"{title} {100 * rate:.1f} %" for title, rate in rates.items()),
-                fact(min(rates.values()) > 0),
-                bounds=TRUE,
-            )
-        )
-    for name in ("I", "II"):
-        claim += _claim(
-            rows,
-            f"all windows together are better than any alone, Set {name}",
-            [("all of it", t) for t in own],
-            (name,),
-        )
-    return claim
-
-
-def pools(result: Values) -> list[Judgement]:
-    """Section 7.5, Fig. 15."""
-    rows = _by_title(result)
-    return [
-        *_claim(rows, "“learning from only the best policy is not sufficient”", [("all of it", "Sage-Top")]),
-        *_claim(
-            rows,
-            "the model of “a smaller number of policy variations performs worse than the one that utilized a more"
-            " diverse pool”",
-            [("all of it", "Sage-Top4"), ("Sage-Top4", "Sage-Top")],
-        ),
+        if {title, ALL} <= rows.keys()
+        for gap in [_over(rows, ALL, title)]
     ]
 
 
-def maps(result: Values) -> list[Judgement]:
-    """Section 7.4, Fig. 16."""
-    apart = {recipe: [row["apart"] for row in rows] for recipe, rows in by_recipe(result["rows"]).items()}
-    gaps = {name: difference(apart["window-l"], shares) for name, shares in apart.items() if name != "window-l"}
+def each_window(result: Values) -> list[Measurement]:
+    """Tell whether each window alone wins somewhere in Set I."""
+    rows, own = _by_title(result), VARIANTS["fig-14"].values()
+    if not rows.keys() >= set(own):
+        return []
+    rates = {title: rows[title]["leagues"][LEAGUE]["I"]["winning_rate"] for title in own}
+    told = ", ".join(f"{title} {100 * rate:.1f} %" for title, rate in rates.items())
+    return [Measurement(fact(min(rates.values()) > 0), told)]
+
+
+def apart(result: Values) -> list[Measurement]:
+    """Return by how much networks lie farther apart in window-l's layer than in the others'."""
+    shares = {recipe: [row["apart"] for row in rows] for recipe, rows in by_recipe(result["rows"]).items()}
+    gaps = {name: difference(shares["window-l"], other) for name, other in shares.items() if name != "window-l"}
     text = "; ".join(f"window-l over {name}: {_points(gap)}" for name, gap in gaps.items())
-    return [
-        _sentence(
-            "“Sage-s and Sage-m have a hard time distinguishing multi-flow environments, while Sage-l's hidden"
-            " representations can effectively separate them”",
-            f"neighbours in the layer that are of the same network: {text}",
-            *gaps.values(),
-        )
-    ]
+    return [Measurement(tuple(gaps.values()), f"neighbours in the layer that are of the same network: {text}")]
+
+
+def wins_more(*pairs: tuple[str, str], sets: Sequence[str] = ("I", "II")) -> Measure:
+    """Return by how much the first of each pair wins more than the second; nothing where one was not tried."""
+
+    def measure(result: Values) -> list[Measurement]:
+        rows = _by_title(result)
+        if not {title for pair in pairs for title in pair} <= rows.keys():
+            return []
+        gaps = [_over(rows, *pair, sets) for pair in pairs]
+        where = "in both sets together" if len(sets) > 1 else f"in Set {sets[0]}"
+        text = "; ".join(f"{more} over {less}: {_points(gap)}" for (more, less), gap in zip(pairs, gaps, strict=True))
+        return [Measurement(tuple(gaps), f"{text} {where}")]
+
+    return measure
 
 
 def _by_title(result: Values) -> dict[str, Values]:
-    return {"all of it" if row["recipe"] == BASE else row["title"]: row for row in result["rows"]}
-
-
-def _claim(
-    rows: Mapping[str, Values], claim: str, pairs: Sequence[tuple[str, str]], sets: Sequence[str] = ("I", "II")
-) -> list[Judgement]:
-    """Return whether the first of each pair wins more than the second; nothing where one was not tried."""
-    if not {title for pair in pairs for title in pair} <= rows.keys():
-        return []
-    gaps = [(more, less, _over(rows, more, less, sets)) for more, less in pairs]
-    where = "in both sets together" if len(sets) > 1 else f"in Set {sets[0]}"
-    text = "; ".join(f"{more} over {less}: {_points(gap)}" for more, less, gap in gaps)
-    return [_sentence(claim, f"{text} {where}", *(gap for _, _, gap in gaps))]
+    return {ALL if row["recipe"] == BASE else row["title"]: row for row in result["rows"]}
 
 
 def _over(rows: Mapping[str, Values], more: str, less: str, sets: Sequence[str] = ("I", "II")) -> Interval:
@@ -321,12 +259,121 @@ def _points(of: Interval) -> str:
     return f"{100 * of.mean:+.1f}{around} points"
 
 
-_BY_FIGURE: Mapping[str, Callable[[Values], list[Judgement]]] = {
-    "fig-7": learning,
-    "fig-11": shift,
-    "fig-12": ablations,
-    "fig-13": likeness,
-    "fig-14": windows,
-    "fig-15": pools,
-    "fig-16": maps,
+CLAIMS: Mapping[str, Sequence[Claim[Measure]]] = {
+    "fig-7": (
+        Claim(
+            "5.3",
+            "“After 5 days, Sage enters the TCP-friendliness region”: Set II at or above NewReno",
+            at_the_end(_friendliness, "NewReno"),
+            Bounds(low=0),
+        ),
+        Claim(
+            "5.3",
+            "“surpassing the winning rates of all existing schemes in the single-flow scenarios”",
+            at_the_end(_leadership, "the best of the 13"),
+        ),
+        Claim(
+            "5.3",
+            "“During the next days, Sage continues to increase its performance gap with existing heuristic policies”",
+            gained,
+        ),
+    ),
+    "fig-11": (
+        Claim(
+            "7.1",
+            "“most of the time, the Distance values of Vegas are very low”; BC's and Sage's are not",
+            vegas_nearest,
+            TRUE,
+        ),
+        Claim(
+            "7.1",
+            "Sage is farther from the pool than BC (65th percentile 0.45 and 0.2)",
+            farther_than_clone,
+            TRUE,
+        ),
+        Claim(
+            "7.1",
+            "the shift “leads to [BC's] poor average throughput and delay” (1.2 Mbps, 43.2 ms; Vegas 36.1, 76.1)",
+            clone_serves_less,
+            TRUE,
+        ),
+        Claim(
+            "7.1",
+            "“Sage effectively manages this shift and achieves the performance of (54.8 Mbps, 69.5ms) even higher"
+            " than Vegas (36.1 Mbps, 76.1ms)”: more at no more delay",
+            policy_serves_better,
+            TRUE,
+        ),
+    ),
+    "fig-12": (
+        Claim(
+            "7.3",
+            "“removing different parts of the input signal degrades the performance”, “each of these components helps”",
+            each_part,
+        ),
+        Claim(
+            "7.3",
+            "“loss and RTT variance-related information are key in multi-flow scenarios”",
+            wins_more((ALL, "no rttVar"), (ALL, "no Loss/Inf"), sets=("II",)),
+        ),
+        Claim(
+            "7.3",
+            "“In particular, GRU block plays a crucial role”: more than the encoder and the mixture",
+            wins_more(("no Encoder", "no GRU"), ("no GMM", "no GRU")),
+        ),
+    ),
+    "fig-13": (
+        Claim(
+            "7.2",
+            "“Sage's model is not biased toward one or even a certain few schemes”: none is the most alike in more"
+            " than half of the networks",
+            most_alike,
+            TRUE,
+        ),
+        Claim(
+            "7.2",
+            "“the value of the highest Similarity Index itself changes in different settings”",
+            likeness_changes,
+            TRUE,
+        ),
+    ),
+    "fig-14": (
+        Claim(
+            "7.4",
+            "“the winning rate in Set II for Sage-l is much better than Sage-m and Sage-s”",
+            wins_more(("Sage-l", "Sage-m"), ("Sage-l", "Sage-s"), sets=("II",)),
+        ),
+        Claim(
+            "7.4",
+            "each granularity wins somewhere in Set I; “even Sage-s can still be a winner in about 20% of cases”",
+            each_window,
+            TRUE,
+        ),
+        *(
+            Claim(
+                "7.4",
+                f"all windows together are better than any alone, Set {name}",
+                wins_more(*((ALL, title) for title in VARIANTS["fig-14"].values()), sets=(name,)),
+            )
+            for name in ("I", "II")
+        ),
+    ),
+    "fig-15": (
+        Claim("7.5", "“learning from only the best policy is not sufficient”", wins_more((ALL, "Sage-Top"))),
+        Claim(
+            "7.5",
+            "the model of “a smaller number of policy variations performs worse than the one that utilized a more"
+            " diverse pool”",
+            wins_more((ALL, "Sage-Top4"), ("Sage-Top4", "Sage-Top")),
+        ),
+    ),
+    "fig-16": (
+        Claim(
+            "7.4",
+            "“Sage-s and Sage-m have a hard time distinguishing multi-flow environments, while Sage-l's hidden"
+            " representations can effectively separate them”",
+            apart,
+        ),
+    ),
 }
+"""By figure."""

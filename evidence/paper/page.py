@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,11 @@ def context(results: Path = RESULTS, runs: Path = ROOT / table.RESULTS, root: Pa
     for figure in ORDER:
         content = _variants(figure, results_of_runs) if figure in VARIANTS else _result(results / f"{figure}.json")
         if content is not None:
-            claims = findings.of_figure(figure, content["result"])
             content |= {
-                "findings": [asdict(finding) | {"subject": subject(finding.told)} for finding in claims],
+                "findings": [
+                    {"sentence": each.claim.sentence, "verdict": each.verdict, "subject": subject(each.measured.told)}
+                    for each in findings.of_figure(figure, content["result"])
+                ],
                 "picture": picture(figure).name if (root / picture(figure)).exists() else None,
             }
         figures[figure.replace("-", "_")] = content

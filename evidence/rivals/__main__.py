@@ -19,34 +19,37 @@ from tqdm import tqdm
 
 import evidence.rivals
 from evidence.machine import KERNEL, RESULTS, save
-from evidence.rivals.check import RivalCheck
+from evidence.rivals.check import Number
 from sagecc.cli import errors_in_one_line
-from sagecc.leagues.claims import YES, Bounds, exact
+from sagecc.leagues.claims import YES, Claim
 
 
-def checks() -> list[RivalCheck]:
+def checks() -> list[Claim[Number]]:
     """Return the checks of all modules beside this one, by scheme."""
     names = sorted(module.name for module in pkgutil.iter_modules(evidence.rivals.__path__))
     modules = (importlib.import_module(f"evidence.rivals.{name}") for name in names if name != "__main__")
-    every = (check for module in modules for check in getattr(module, "CHECKS", ()))
-    return sorted(every, key=lambda check: check.scheme)
+    return sorted((check for module in modules for check in getattr(module, "CHECKS", ())), key=_scheme)
 
 
-def row(check: RivalCheck) -> dict[str, Any]:
+def row(check: Claim[Number]) -> dict[str, Any]:
     """Measure one."""
-    ours = check.measure(KERNEL)
+    (judgement,) = check.judged(KERNEL)
     return {
-        "scheme": check.scheme,
+        "scheme": check.measure.scheme,
         "source": check.source,
-        "says": check.says,
-        "unit": check.unit,
-        "published": check.published,
-        "low": check.low,
-        "high": check.high,
-        "ours": ours,
-        "agrees": Bounds(check.low, check.high).verdict(exact(ours)) == YES,
-        "why": check.why,
+        "says": check.sentence,
+        "unit": check.measure.unit,
+        "published": check.measure.published,
+        "low": check.bounds.low,
+        "high": check.bounds.high,
+        **judgement.measured.figures,
+        "agrees": judgement.verdict == YES,
+        "why": check.measure.why,
     }
+
+
+def _scheme(check: Claim[Number]) -> str:
+    return check.measure.scheme
 
 
 def main() -> None:
@@ -55,13 +58,14 @@ def main() -> None:
     parser.add_argument("schemes", nargs="*", help="whose checks to measure; by default all")
     choice = set(parser.parse_args().schemes)
     every = checks()
-    if unknown := choice - {check.scheme for check in every}:
+    there = set(map(_scheme, every))
+    if unknown := choice - there:
         parser.error(f"no checks of {', '.join(sorted(unknown))}")
     saved = RESULTS / "rivals.json"
     rows = json.loads(saved.read_text())["result"]["checks"] if saved.exists() else []
-    rows = [found for found in rows if found["scheme"] in {check.scheme for check in every}]
-    wanted = [check for check in every if not choice or check.scheme in choice]
-    for scheme, some in groupby(tqdm(wanted), key=lambda check: check.scheme):
+    rows = [found for found in rows if found["scheme"] in there]
+    wanted = [check for check in every if not choice or _scheme(check) in choice]
+    for scheme, some in groupby(tqdm(wanted), key=_scheme):
         rows = [found for found in rows if found["scheme"] != scheme] + [row(check) for check in some]
         save("rivals", {"checks": sorted(rows, key=lambda found: str(found["scheme"]))})
 

@@ -9,9 +9,10 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 
-from evidence.rivals.check import RivalCheck
+from evidence.rivals.check import Number
 from evidence.rivals.networks import others, path
 from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.leagues.claims import Bounds, Claim
 from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.study.catalogue import experiment
 from sagecc.leagues.study.experiments import LINK_MBPS
@@ -88,100 +89,82 @@ def in_study(name: str, quantity: str, *cells: Cell, jitter_ms: float = 0) -> Ca
     return lambda kernel: fmean(known(of_study(kernel, name, cell, jitter_ms)[quantity]) for cell in cells)
 
 
-def beside_cubics(queue_bdp: float, jitter_ms: float) -> RivalCheck:
+def beside_cubics(queue_bdp: float, jitter_ms: float) -> Claim[Number]:
     """Return the check of Fig. 8 for one queue."""
     cells = (Cell(queue_bdp=queue_bdp, bandwidth_mbps=LINK_MBPS, rtt_ms=30, cubics=cubics) for cubics in CUBICS)
-    return RivalCheck(
-        SCHEME,
+    return Claim(
         f"{STUDY}, on Fig. 8",
         "goodput over the mean of 4, 10 and 20 Cubics': about 2 to 3; "
         f"100 Mbps, 30 ms, {queue_bdp:g} BDP, {jitter_ms:g} ms of jitter on the way back",
-        "",
-        2.5,
-        round(2 * (1 - MARGIN), 3),
-        round(3 * (1 + MARGIN), 3),
-        in_study("many-cubics", "tested_ratio", *cells, jitter_ms=jitter_ms),
-        "" if jitter_ms else LOCKSTEP,
+        Number(
+            SCHEME,
+            "",
+            2.5,
+            in_study("many-cubics", "tested_ratio", *cells, jitter_ms=jitter_ms),
+            "" if jitter_ms else LOCKSTEP,
+        ),
+        Bounds(round(2 * (1 - MARGIN), 3), round(3 * (1 + MARGIN), 3)),
     )
 
 
-def beside_one_cubic(jitter_ms: float) -> RivalCheck:
+def beside_one_cubic(jitter_ms: float) -> Claim[Number]:
     """Return the check of Fig. 7's deep queue, where shares are to become fair."""
     cell = Cell(queue_bdp=4.0, bandwidth_mbps=LINK_MBPS, rtt_ms=100.0, order="cubic-first")
-    return RivalCheck(
-        SCHEME,
+    return Claim(
         f"{STUDY}, on Fig. 7",
         "goodput over that of one Cubic which came before, at the end: converges to a fair share; "
         f"100 Mbps, 100 ms, 4 BDP, {jitter_ms:g} ms of jitter on the way back",
-        "",
-        1.0,
-        0.5,
-        2.0,
-        in_study("dynamics", "tested_ratio", cell, jitter_ms=jitter_ms),
-        "" if jitter_ms else ORDER,
+        Number(
+            SCHEME, "", 1.0, in_study("dynamics", "tested_ratio", cell, jitter_ms=jitter_ms), "" if jitter_ms else ORDER
+        ),
+        Bounds(0.5, 2.0),
     )
 
 
-def efficiency(point: Point) -> RivalCheck:
+def efficiency(point: Point) -> Claim[Number]:
     """Return the check of one number of the study's table of Fig. 9."""
     share = point.quantity == "utilisation_0_100"
     margin = 0.03 if share else MARGIN * point.value
     what = "use of the link over 100 s" if share else "smoothed over base RTT"
     cell = point.cell
-    return RivalCheck(
-        SCHEME,
+    return Claim(
         point.source,
         f"{what}, four flows that join each 25 s, 100 Mbps, {cell.rtt_ms:g} ms, {cell.queue_bdp:g} BDP",
-        "",
-        point.value,
-        round(point.value - margin, 3),
-        round(point.value + margin, 3),
-        in_study(point.experiment, point.quantity, cell),
-        BUCKET if not share and (cell.queue_bdp, cell.rtt_ms) == (4.0, 20.0) else "",
+        Number(
+            SCHEME,
+            "",
+            point.value,
+            in_study(point.experiment, point.quantity, cell),
+            BUCKET if not share and (cell.queue_bdp, cell.rtt_ms) == (4.0, 20.0) else "",
+        ),
+        Bounds(round(point.value - margin, 3), round(point.value + margin, 3)),
     )
 
 
 CHECKS = (
-    RivalCheck(
-        SCHEME,
+    Claim(
         f"{DRAFT} 5.3.1.1",
         "longest queue of STARTUP, in BDPs: (cwnd_gain - 1), 48 Mbps, 100 ms, 4 BDP",
-        "BDP",
-        1.0,
-        0.9,
-        1.1,
-        startup_queue,
+        Number(SCHEME, "BDP", 1.0, startup_queue),
+        Bounds(0.9, 1.1),
     ),
-    RivalCheck(
-        SCHEME,
+    Claim(
         f"{DRAFT}s 5.3.4.2 and 5.6.2",
         "share of the link with PROBE_RTT (0.98) and pacing margin (0.99), 48 Mbps, 40 ms, 4 BDP",
-        "",
-        0.97,
-        0.95,
-        0.99,
-        steady_share,
+        Number(SCHEME, "", 0.97, steady_share),
+        Bounds(0.95, 0.99),
     ),
-    RivalCheck(
-        SCHEME,
+    Claim(
         f"{DRAFT} 5.3.3.8.3",
         "share of the link at 1 % random loss, 48 Mbps, 40 ms: mean of 0.99^n over the 62 rounds between two probes",
-        "",
-        0.75,
-        0.65,
-        0.85,
-        lossy_share,
+        Number(SCHEME, "", 0.75, lossy_share),
+        Bounds(0.65, 0.85),
     ),
-    RivalCheck(
-        SCHEME,
+    Claim(
         f"{DRAFT} 5.3.3.8.3",
         "goodput of a Reno beside it, 50 Mbps, 30 ms, 1 BDP: is to get the 25 Mbps of a 4K video",
-        "Mbps",
-        25.0,
-        20.0,
-        30.0,
-        beside_reno,
-        AN_AIM,
+        Number(SCHEME, "Mbps", 25.0, beside_reno, AN_AIM),
+        Bounds(20.0, 30.0),
     ),
     *(beside_cubics(queue_bdp, jitter_ms) for queue_bdp in (0.2, 1.0) for jitter_ms in (0, JITTER_MS)),
     *(beside_one_cubic(jitter_ms) for jitter_ms in (0, JITTER_MS)),

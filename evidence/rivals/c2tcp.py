@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence.rivals.check import RivalCheck
+from evidence.rivals.check import Number
 from evidence.rivals.networks import cellular, path, run
 from sagecc.collector.lab.episode import FlowSummary
+from sagecc.leagues.claims import Bounds, Claim
 from sagecc.schemas.environment import Environment, Link, dumbbell
 
 SEEDS = range(3)
@@ -45,46 +46,35 @@ def rtt_of_target(kernel: Path) -> float:
 
 
 CHECKS = (
-    RivalCheck(
-        scheme="c2tcp",
-        source=PAPER + "evaluation",
-        says="Mean one-way delay, Cubic's over C2TCP's: up to tenfold; three cellular links, 20 ms",
-        unit="",
-        published=10,
-        low=3,
-        high=20,
-        measure=lambda kernel: 1 / to_cubic(kernel, lambda flow: flow.delay_mean_ms),
+    Claim(
+        PAPER + "evaluation",
+        "Mean one-way delay, Cubic's over C2TCP's: up to tenfold; three cellular links, 20 ms",
+        Number("c2tcp", "", 10, lambda kernel: 1 / to_cubic(kernel, lambda flow: flow.delay_mean_ms)),
+        Bounds(3, 20),
     ),
-    RivalCheck(
-        scheme="c2tcp",
-        source=PAPER + "evaluation",
-        says="95th percentile of the same delay, Cubic's over C2TCP's",
-        unit="",
-        published=10,
-        low=3,
-        high=30,
-        measure=lambda kernel: 1 / to_cubic(kernel, lambda flow: flow.delay_p95_ms),
-        why="two of the three model links stand still for seconds at a time, which Cubic's hundred packets wait for and"
-        " few of C2TCP's do; links that were measured seldom do",
+    Claim(
+        PAPER + "evaluation",
+        "95th percentile of the same delay, Cubic's over C2TCP's",
+        Number(
+            "c2tcp",
+            "",
+            10,
+            lambda kernel: 1 / to_cubic(kernel, lambda flow: flow.delay_p95_ms),
+            "two of the three model links stand still for seconds at a time, which Cubic's hundred packets wait for and"
+            " few of C2TCP's do; links that were measured seldom do",
+        ),
+        Bounds(3, 30),
     ),
-    RivalCheck(
-        scheme="c2tcp",
-        source=PAPER + "evaluation",
-        says="What that costs: goodput over Cubic's on the same links",
-        unit="",
-        published=0.85,
-        low=0.75,
-        high=1,
-        measure=lambda kernel: to_cubic(kernel, lambda flow: flow.goodput_mbps),
+    Claim(
+        PAPER + "evaluation",
+        "What that costs: goodput over Cubic's on the same links",
+        Number("c2tcp", "", 0.85, lambda kernel: to_cubic(kernel, lambda flow: flow.goodput_mbps)),
+        Bounds(0.75, 1),
     ),
-    RivalCheck(
-        scheme="c2tcp",
-        source=PAPER + "the tuner of alpha",
-        says="Alpha keeps the mean RTT between 85 % and all of the target; 48 Mbps, 40 ms, 8 BDP",
-        unit="",
-        published=0.925,
-        low=0.85,
-        high=1,
-        measure=rtt_of_target,
+    Claim(
+        PAPER + "the tuner of alpha",
+        "Alpha keeps the mean RTT between 85 % and all of the target; 48 Mbps, 40 ms, 8 BDP",
+        Number("c2tcp", "", 0.925, rtt_of_target),
+        Bounds(0.85, 1),
     ),
 )

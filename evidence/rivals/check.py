@@ -7,26 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sagecc.leagues.claims import Measurement, exact
+
 
 @dataclass(frozen=True)
-class RivalCheck:
-    """One figure or number of a scheme's own publication."""
+class Number:
+    """What a claim is about that prints a number: it holds where ours lies in the claim's bounds."""
 
     scheme: str
     """The scheme's name here."""
-    source: str
-    """Where the number stands, such as "Copa (NSDI 2018), section 2.2"."""
-    says: str
-    """What is measured, in which network: a sentence."""
     unit: str
-    """Of the number; "" for a ratio."""
+    """"" for a ratio."""
     published: float
     """The number there."""
-    low: float
-    """From which ours agrees with it."""
-    high: float
-    """Up to which ours does."""
-    measure: Callable[[Path], float]
+    ours: Callable[[Path], float]
     """Takes the lab's kernel; returns the number here."""
     why: str = ""
     """Where ours cannot agree, the reason."""
+
+    def __call__(self, kernel: Path) -> list[Measurement]:
+        """Measure it."""
+        ours = self.ours(kernel)
+        return [Measurement(exact(ours), figures={"ours": ours})]

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evidence.rivals.check import RivalCheck
+from evidence.rivals.check import Number
 from evidence.rivals.networks import others, path, settled
+from sagecc.leagues.claims import Bounds, Claim
 from sagecc.schemas.environment import MTU_BYTES
 
 PAYLOAD = 1448 / MTU_BYTES
@@ -40,88 +41,66 @@ def lossy(kernel: Path, loss: float) -> float:
 
 
 CHECKS = (
-    RivalCheck(
-        scheme="copa",
-        source=COPA + "section 3",
-        says="One flow's queue swings from 0 to 2.5 / delta: its mean; 48 Mbps, 40 ms, 4 BDP",
-        unit="packets",
-        published=2.5,
-        low=2,
-        high=3,
-        measure=lambda kernel: mean_queue(kernel, 1),
+    Claim(
+        COPA + "section 3",
+        "One flow's queue swings from 0 to 2.5 / delta: its mean; 48 Mbps, 40 ms, 4 BDP",
+        Number("copa", "packets", 2.5, lambda kernel: mean_queue(kernel, 1)),
+        Bounds(2, 3),
     ),
-    RivalCheck(
-        scheme="copa",
-        source=COPA + "section 3",
-        says="Five flows' queue: five times one's, for each has 1 / delta as its target; the same path",
-        unit="packets",
-        published=12.5,
-        low=10,
-        high=15,
-        measure=lambda kernel: mean_queue(kernel, 5),
+    Claim(
+        COPA + "section 3",
+        "Five flows' queue: five times one's, for each has 1 / delta as its target; the same path",
+        Number("copa", "packets", 12.5, lambda kernel: mean_queue(kernel, 5)),
+        Bounds(10, 15),
     ),
-    RivalCheck(
-        scheme="copa",
-        source=COPA + "section 5, dynamic behaviour",
-        says="Ten flows that arrive a second apart stay in default mode: their queue; 100 Mbps, 40 ms, 1 BDP",
-        unit="packets",
-        published=25,
-        low=20,
-        high=30,
-        measure=lambda kernel: arriving(kernel, 1),
+    Claim(
+        COPA + "section 5, dynamic behaviour",
+        "Ten flows that arrive a second apart stay in default mode: their queue; 100 Mbps, 40 ms, 1 BDP",
+        Number("copa", "packets", 25, lambda kernel: arriving(kernel, 1)),
+        Bounds(20, 30),
     ),
-    RivalCheck(
-        scheme="copa",
-        source=COPA + "section 5, dynamic behaviour",
-        says="The same ten flows share alike: Jain's index once all are there",
-        unit="",
-        published=1,
-        low=0.95,
-        high=1,
-        measure=fairness,
+    Claim(
+        COPA + "section 5, dynamic behaviour",
+        "The same ten flows share alike: Jain's index once all are there",
+        Number("copa", "", 1, fairness),
+        Bounds(0.95, 1),
     ),
-    RivalCheck(
-        scheme="copa",
-        source=COPA + "section 2.2",
-        says="The ten flows with 4 BDP of queue, where no loss undoes a wrong competitive mode",
-        unit="packets",
-        published=25,
-        low=20,
-        high=30,
-        measure=lambda kernel: arriving(kernel, 4),
-        why="an arrival keeps the queue from emptying for more than five RTTs; 1 / delta of all then grows, and a queue"
-        " longer than a BDP no longer swings, for cwnd / RTT answers at once and dq late: only a loss ends it",
+    Claim(
+        COPA + "section 2.2",
+        "The ten flows with 4 BDP of queue, where no loss undoes a wrong competitive mode",
+        Number(
+            "copa",
+            "packets",
+            25,
+            lambda kernel: arriving(kernel, 4),
+            "an arrival keeps the queue from emptying for more than five RTTs; 1 / delta of all then grows, and a queue"
+            " longer than a BDP no longer swings, for cwnd / RTT answers at once and dq late: only a loss ends it",
+        ),
+        Bounds(20, 30),
     ),
-    RivalCheck(
-        scheme="copa",
-        source=COPA + "section 5, beside buffer-filling schemes",
-        says="Competitive mode: the share beside one Cubic flow, of an equal one; 48 Mbps, 40 ms, 1 BDP",
-        unit="",
-        published=1,
-        low=0.7,
-        high=1.3,
-        measure=lambda kernel: beside_cubic(kernel, 1),
+    Claim(
+        COPA + "section 5, beside buffer-filling schemes",
+        "Competitive mode: the share beside one Cubic flow, of an equal one; 48 Mbps, 40 ms, 1 BDP",
+        Number("copa", "", 1, lambda kernel: beside_cubic(kernel, 1)),
+        Bounds(0.7, 1.3),
     ),
-    RivalCheck(
-        scheme="copa",
-        source=COPA + "section 5, beside buffer-filling schemes",
-        says="The same with 4 BDP of queue",
-        unit="",
-        published=1,
-        low=0.7,
-        high=1.3,
-        measure=lambda kernel: beside_cubic(kernel, 4),
-        why="1 / delta grows by a packet an RTT, as NewReno's window does, and has 300 packets to go between two losses"
-        " of a Cubic that is back in seconds",
+    Claim(
+        COPA + "section 5, beside buffer-filling schemes",
+        "The same with 4 BDP of queue",
+        Number(
+            "copa",
+            "",
+            1,
+            lambda kernel: beside_cubic(kernel, 4),
+            "1 / delta grows by a packet an RTT, as NewReno's window does, and has 300 packets to go between two losses"
+            " of a Cubic that is back in seconds",
+        ),
+        Bounds(0.7, 1.3),
     ),
-    RivalCheck(
-        scheme="copa",
-        source=COPA + "section 5, robustness to packet loss",
-        says="Random loss of 5 % before the bottleneck: goodput over its capacity; 12 Mbps, 50 ms, 1 BDP",
-        unit="",
-        published=1,
-        low=0.9,
-        high=1.01,
-        measure=lambda kernel: lossy(kernel, 0.05),
+    Claim(
+        COPA + "section 5, robustness to packet loss",
+        "Random loss of 5 % before the bottleneck: goodput over its capacity; 12 Mbps, 50 ms, 1 BDP",
+        Number("copa", "", 1, lambda kernel: lossy(kernel, 0.05)),
+        Bounds(0.9, 1.01),
     ),
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evidence.rivals.check import RivalCheck
+from evidence.rivals.check import Number
 from evidence.rivals.networks import others, path, run, settled
+from sagecc.leagues.claims import Bounds, Claim
 from sagecc.schemas.environment import MTU_BYTES, queue_bytes
 
 NAME = "indigo-1"
@@ -29,24 +30,16 @@ def shared(kernel: Path) -> float:
 
 
 CHECKS = (
-    RivalCheck(
-        NAME,
+    Claim(
         "Indigo (USENIX ATC 2018), section 5: its expert's window is the BDP",
         f"Mean window of one flow over the BDP, {RATE_MBPS:g} Mbps, {RTT_MS:g} ms, 4 BDP",
-        "",
-        1.0,
-        0.85,
-        1.15,
-        window_over_bdp,
+        Number(NAME, "", 1.0, window_over_bdp),
+        Bounds(0.85, 1.15),
     ),
-    RivalCheck(
-        NAME,
+    Claim(
         "Orca (SIGCOMM 2020), section 5.5, Fig. 13: appropriate fairness, as most but Aurora",
         f"Jain's index of five flows that come 10 s apart, {RATE_MBPS:g} Mbps, {RTT_MS:g} ms, 1 BDP, from 60 s on",
-        "",
-        1.0,
-        0.9,
-        1.0,
-        shared,
+        Number(NAME, "", 1.0, shared),
+        Bounds(0.9, 1.0),
     ),
 )

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence.rivals.check import RivalCheck
+from evidence.rivals.check import Number
 from evidence.rivals.networks import others, path, run, settled
+from sagecc.leagues.claims import Bounds, Claim
 from sagecc.schemas.environment import MTU_BYTES, Environment
 
 RATE_MBPS = 10.0
@@ -56,94 +57,58 @@ def slowed(kernel: Path) -> float:
 
 
 CHECKS = (
-    RivalCheck(
-        scheme="ledbat",
-        source=RFC + "section 2.5",
-        says="The queueing that it holds, TARGET; 10 Mbps, 40 ms, 500 ms of queue",
-        unit="ms",
-        published=100,
-        low=95,
-        high=105,
-        measure=lambda kernel: queueing(kernel, "ledbat"),
+    Claim(
+        RFC + "section 2.5",
+        "The queueing that it holds, TARGET; 10 Mbps, 40 ms, 500 ms of queue",
+        Number("ledbat", "ms", 100, lambda kernel: queueing(kernel, "ledbat")),
+        Bounds(95, 105),
     ),
-    RivalCheck(
-        scheme="ledbat",
-        source=RFC + "section 1.2",
-        says="It uses the link when nobody else does: goodput over capacity",
-        unit="",
-        published=1,
-        low=0.97,
-        high=1.01,
-        measure=lambda kernel: use(kernel, "ledbat"),
+    Claim(
+        RFC + "section 1.2",
+        "It uses the link when nobody else does: goodput over capacity",
+        Number("ledbat", "", 1, lambda kernel: use(kernel, "ledbat")),
+        Bounds(0.97, 1.01),
     ),
-    RivalCheck(
-        scheme="ledbat",
-        source=RFC + "section 1.2",
-        says="It yields: the part of all goodput that it takes beside one Cubic flow",
-        unit="",
-        published=0,
-        low=0,
-        high=0.05,
-        measure=lambda kernel: beside_cubic(kernel, "ledbat"),
+    Claim(
+        RFC + "section 1.2",
+        "It yields: the part of all goodput that it takes beside one Cubic flow",
+        Number("ledbat", "", 0, lambda kernel: beside_cubic(kernel, "ledbat")),
+        Bounds(0, 0.05),
     ),
-    RivalCheck(
-        scheme="ledbat",
-        source=FAIRNESS,
-        says="The last flow to arrive takes over: its part of all goodput, of two",
-        unit="",
-        published=1,
-        low=0.8,
-        high=1,
-        measure=lambda kernel: latecomer(kernel, "ledbat"),
+    Claim(
+        FAIRNESS,
+        "The last flow to arrive takes over: its part of all goodput, of two",
+        Number("ledbat", "", 1, lambda kernel: latecomer(kernel, "ledbat")),
+        Bounds(0.8, 1),
     ),
-    RivalCheck(
-        scheme="ledbatpp",
-        source=DRAFT + "section 4",
-        says="The queueing that it holds between slowdowns, at its target; 10 Mbps, 40 ms, 500 ms of queue",
-        unit="ms",
-        published=60,
-        low=54,
-        high=64,
-        measure=lambda kernel: queueing(kernel, "ledbatpp"),
+    Claim(
+        DRAFT + "section 4",
+        "The queueing that it holds between slowdowns, at its target; 10 Mbps, 40 ms, 500 ms of queue",
+        Number("ledbatpp", "ms", 60, lambda kernel: queueing(kernel, "ledbatpp")),
+        Bounds(54, 64),
     ),
-    RivalCheck(
-        scheme="ledbatpp",
-        source=DRAFT + "section 4",
-        says="Periodic slowdowns: a tenth of the time",
-        unit="",
-        published=0.1,
-        low=0.09,
-        high=0.11,
-        measure=slowed,
+    Claim(
+        DRAFT + "section 4",
+        "Periodic slowdowns: a tenth of the time",
+        Number("ledbatpp", "", 0.1, slowed),
+        Bounds(0.09, 0.11),
     ),
-    RivalCheck(
-        scheme="ledbatpp",
-        source=DRAFT + "section 4",
-        says="So at most a tenth of the link is lost: goodput over capacity",
-        unit="",
-        published=0.9,
-        low=0.9,
-        high=1.01,
-        measure=lambda kernel: use(kernel, "ledbatpp"),
+    Claim(
+        DRAFT + "section 4",
+        "So at most a tenth of the link is lost: goodput over capacity",
+        Number("ledbatpp", "", 0.9, lambda kernel: use(kernel, "ledbatpp")),
+        Bounds(0.9, 1.01),
     ),
-    RivalCheck(
-        scheme="ledbatpp",
-        source=DRAFT + "section 4",
-        says="No advantage of the latecomer: its part of all goodput, of two",
-        unit="",
-        published=0.5,
-        low=0.4,
-        high=0.6,
-        measure=lambda kernel: latecomer(kernel, "ledbatpp"),
+    Claim(
+        DRAFT + "section 4",
+        "No advantage of the latecomer: its part of all goodput, of two",
+        Number("ledbatpp", "", 0.5, lambda kernel: latecomer(kernel, "ledbatpp")),
+        Bounds(0.4, 0.6),
     ),
-    RivalCheck(
-        scheme="ledbatpp",
-        source=DRAFT + "section 1",
-        says="It yields: the part of all goodput that it takes beside one Cubic flow",
-        unit="",
-        published=0,
-        low=0,
-        high=0.05,
-        measure=lambda kernel: beside_cubic(kernel, "ledbatpp"),
+    Claim(
+        DRAFT + "section 1",
+        "It yields: the part of all goodput that it takes beside one Cubic flow",
+        Number("ledbatpp", "", 0, lambda kernel: beside_cubic(kernel, "ledbatpp")),
+        Bounds(0, 0.05),
     ),
 )

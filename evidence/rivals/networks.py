@@ -25,13 +25,11 @@ def path(
     duration_s: float,
     *,
     cross: tuple[CrossFlow, ...] = (),
-    start_s: float = 0,
     loss: float = 0,
 ) -> Environment:
     """Return a dumbbell of one rate, with random loss before its queue."""
     link = replace(bottleneck(rate_mbps, 1, rtt_ms, queue_bdp, duration_s), loss=loss)
-    windows = ((start_s, duration_s),)
-    return dumbbell("custom", link, rtt_ms / 2, duration_s, windows, cross=cross, start_s=start_s)
+    return dumbbell("custom", link, rtt_ms / 2, duration_s, ((0, duration_s),), cross=cross)
 
 
 def others(scheme: str, count: int, gap_s: float = 0) -> tuple[CrossFlow, ...]:

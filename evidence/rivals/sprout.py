@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence.rivals.check import RivalCheck
+from evidence.rivals.check import Number
 from sagecc.collector.lab.episode import Episode
 from sagecc.collector.run.grid import bottleneck
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import play_episode
+from sagecc.leagues.claims import Bounds, Claim
 from sagecc.schemas.environment import Environment, Link, Trace, dumbbell
 from sagecc.schemas.trace_file import read_trace
 
@@ -105,26 +106,26 @@ WHY = {
 """By trace, why a delay cannot agree."""
 
 
-def _checks() -> list[RivalCheck]:
+def _checks() -> list[Claim[Number]]:
     rows = []
     for (scheme, name), point in FIG_7.items():
         source = f"Sprout (NSDI 2013), Fig. 7: {_WHERE[name]} downlink"
         rate, delay = point.throughput_kbps, point.delay_ms
         measured = partial(throughput_kbps, scheme, name)
         rows.append(
-            RivalCheck(scheme, source, "Throughput on the whole trace", "kbps", rate, 0.7 * rate, 1.4 * rate, measured)
+            Claim(
+                source,
+                "Throughput on the whole trace",
+                Number(scheme, "kbps", rate, measured),
+                Bounds(0.7 * rate, 1.4 * rate),
+            )
         )
         rows.append(
-            RivalCheck(
-                scheme,
+            Claim(
                 source,
                 "Self-inflicted delay, 95th percentile",
-                "ms",
-                delay,
-                0.5 * delay,
-                1.5 * delay,
-                partial(delay_ms, scheme, name),
-                why=WHY.get(name, ""),
+                Number(scheme, "ms", delay, partial(delay_ms, scheme, name), WHY.get(name, "")),
+                Bounds(0.5 * delay, 1.5 * delay),
             )
         )
     return rows
@@ -132,14 +133,10 @@ def _checks() -> list[RivalCheck]:
 
 CHECKS = (
     *_checks(),
-    RivalCheck(
-        "sprout",
+    Claim(
         "Sprout (NSDI 2013), section 1: each packet's delay less than 100 ms with 95 % probability",
         "One flow on a steady 6 Mbps, 40 ms: 95th percentile of what packets wait",
-        "ms",
-        100.0,
-        0.0,
-        100.0,
-        queueing_ms,
+        Number("sprout", "ms", 100.0, queueing_ms),
+        Bounds(0.0, 100.0),
     ),
 )

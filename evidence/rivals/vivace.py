@@ -6,10 +6,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from evidence.rivals.check import RivalCheck
+from evidence.rivals.check import Number
 from evidence.rivals.networks import path
 from sagecc.collector.lab.episode import FlowSummary
 from sagecc.execution.lab.controllers import play_episode
+from sagecc.leagues.claims import Bounds, Claim
 from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.study.catalogue import experiment
 
@@ -50,46 +51,30 @@ def inflation(kernel: Path) -> float:
 
 
 CHECKS = (
-    RivalCheck(
-        SCHEME,
+    Claim(
         "Astraea (EuroSys 2024), section 5.2, Fig. 12",
         "Three flows, 40 s apart, on 100 Mbps, 30 ms, 1 BDP: mean time from a start or a stop until a flow is within "
         "10 % of its fair share",
-        "s",
-        3.438,
-        1.7,
-        6.9,
-        lambda kernel: come_and_go(kernel)["convergence_s"],
+        Number(SCHEME, "s", 3.438, lambda kernel: come_and_go(kernel)["convergence_s"]),
+        Bounds(1.7, 6.9),
     ),
-    RivalCheck(
-        SCHEME,
+    Claim(
         "Astraea (EuroSys 2024), section 5.2, Fig. 12",
         "The same flows: standard deviation of the goodput after that",
-        "Mbps",
-        6.016,
-        3.0,
-        9.0,
-        lambda kernel: come_and_go(kernel)["stability_mbps"],
+        Number(SCHEME, "Mbps", 6.016, lambda kernel: come_and_go(kernel)["stability_mbps"]),
+        Bounds(3.0, 9.0),
     ),
-    RivalCheck(
-        SCHEME,
+    Claim(
         "Vivace (NSDI 2018), section 3: the coefficient 11.35 of the loss",
         "One flow on 100 Mbps, 30 ms, 1 BDP: highest random loss, in whole percent, at which it has half of the link; "
         "Eq. 1 has its maximum at 100 Mbps with 5.0 %, at half of that with 5.4 %",
-        "%",
-        5.0,
-        4.0,
-        6.0,
-        tolerated_percent,
+        Number(SCHEME, "%", 5.0, tolerated_percent),
+        Bounds(4.0, 6.0),
     ),
-    RivalCheck(
-        SCHEME,
+    Claim(
         "Astraea (EuroSys 2024), appendix B.1, Fig. 19b: low latency inflation whatever the size of the buffer",
         "One flow on 100 Mbps, 30 ms: mean delay with a queue of 8 BDPs over that with 1 BDP",
-        "",
-        1.0,
-        0.9,
-        1.1,
-        inflation,
+        Number(SCHEME, "", 1.0, inflation),
+        Bounds(0.9, 1.1),
     ),
 )

@@ -17,7 +17,7 @@ from sagecc.common.errors import SageccError
 LIBRARY = "libbpf.so.1"
 
 BPF_CGROUP_SOCK_OPS, BPF_TRACE_RAW_TP, BPF_TRACE_ITER = 3, 23, 28
-KIND_PTR, KIND_ARRAY, KIND_STRUCT, KIND_FUNC_PROTO = 2, 3, 4, 13
+KIND_STRUCT = 4
 
 Handle = ctypes.c_void_p
 """An opaque pointer of libbpf's."""

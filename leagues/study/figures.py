@@ -43,7 +43,7 @@ from sagecc.leagues.study.drawing import (
     top,
 )
 from sagecc.leagues.study.experiments import Axis, Experiment, StudyRun
-from sagecc.leagues.study.measures import SCALES, SHARES, efficiency_points
+from sagecc.leagues.study.measures import LOGARITHMIC, SHARES, efficiency_points
 from sagecc.leagues.study.published import QUANTILES, STUDY_NAMES
 from sagecc.schemas.environment import MTU_BYTES, Environment
 
@@ -86,7 +86,7 @@ def ratio_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
             axes.set_xticks(thinned(part[experiment.axis].unique().sort().to_list()))
         first = panels[0]
         first.set_ylabel(QUANTITY_LABELS.get(experiment.quantity, experiment.quantity))
-        if SCALES.get(experiment.quantity) == "log":
+        if experiment.quantity in LOGARITHMIC:
             log_axis(first, part)
         else:
             first.set_ylim(0, 1.05 if experiment.quantity in SHARES else max(1.05, top(part)))
@@ -261,15 +261,12 @@ def rates_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], look: Look) -> F
     return figure
 
 
-def flows_figure(
-    series: pl.DataFrame, title: str = "", names: Mapping[int, str] | None = None, interval_s: float = 1.0
-) -> Figure:
+def flows_figure(series: pl.DataFrame, title: str = "", interval_s: float = 1.0) -> Figure:
     """Draw all flows of an episode over time, four panels: goodput and capacity, RTT, congestion window, queue.
 
     Args:
         series: flow_metrics.SERIES_SCHEMA.
         title: above the panels.
-        names: of the flows by number; by number and scheme without.
         interval_s: the series' interval (s); of a long episode several are drawn as one.
 
     Raises:
@@ -300,7 +297,7 @@ def flows_figure(
             crowd = many and flow > 0
             line |= {"linewidth": 0.8 if crowd else 1.6, "alpha": 0.55 if crowd else 1.0}
             middle = own["t_s"].to_numpy() + interval_s / 2
-            rate.plot(middle, own["goodput_mbps"], label=_flow_name(flow, flows, names, many), **line)
+            rate.plot(middle, own["goodput_mbps"], label=_flow_name(flow, flows, many), **line)
             delay.plot(middle, own["srtt_ms"], **line)
             window.plot(middle, own["cwnd_pkts"], **line)
         queue.fill_between(times + interval_s / 2, shared["queue_bytes"] / 1000, color=SHADE, alpha=0.3, linewidth=0)
@@ -392,7 +389,5 @@ def _flow_handles(run: StudyRun) -> list[Line2D]:
     return [Line2D([], [], color=colour, linestyle=dashes, label=name) for name, (colour, dashes) in unique.items()]
 
 
-def _flow_name(flow: int, flows: Mapping[int, str], names: Mapping[int, str] | None, many: bool) -> str:
-    if names and flow in names:
-        return names[flow]
+def _flow_name(flow: int, flows: Mapping[int, str], many: bool) -> str:
     return label(flows[flow]) if many else f"{flow}: {label(flows[flow])}"

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -126,9 +125,9 @@ def fairness(series: pl.DataFrame, environment: Environment, interval_s: float) 
     """Measure how two flows of one scheme share the link in the scored window."""
     window = _scored(series, environment, interval_s)
     return {
-        "ratio": _mean(ratio_over_time(window)["ratio"]),
-        "jain": _mean(jain_over_time(window)["jain"]),
-        "utilisation": _mean(utilisation_over_time(window)["utilisation"]),
+        "ratio": mean_of(ratio_over_time(window)["ratio"]),
+        "jain": mean_of(jain_over_time(window)["jain"]),
+        "utilisation": mean_of(utilisation_over_time(window)["utilisation"]),
     }
 
 
@@ -136,12 +135,12 @@ def windows(series: pl.DataFrame, environment: Environment, interval_s: float) -
     """Measure how far apart two flows' congestion windows are in the scored window."""
     window = _scored(series, environment, interval_s)
     gap = window.group_by("t_s").agg(gap=pl.col("cwnd_pkts").max() - pl.col("cwnd_pkts").min(), flows=pl.len())
-    return {"window_gap_pkts": _mean(gap.filter(pl.col("flows") == 2)["gap"])}
+    return {"window_gap_pkts": mean_of(gap.filter(pl.col("flows") == 2)["gap"])}
 
 
 def parking_lot(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
     """Measure the three-hop flow's goodput over the highest one-hop flow's in the scored window."""
-    return {"hop_ratio": _mean(share_over_time(_scored(series, environment, interval_s), against="max")["ratio"])}
+    return {"hop_ratio": mean_of(share_over_time(_scored(series, environment, interval_s), against="max")["ratio"])}
 
 
 def friendliness(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
@@ -152,10 +151,10 @@ def friendliness(series: pl.DataFrame, environment: Environment, interval_s: flo
     both = window.with_columns(pl.col("goodput_mbps") + FLOOR_MBPS)
     alone = environment.flow_count == 2
     return {
-        "tested_ratio": _mean(share_over_time(window, floor_mbps=FLOOR_MBPS)["ratio"]),
-        "tested_mbps": _mean(tested),
-        "other_mbps": _mean(others),
-    } | ({"symmetric_ratio": _mean(ratio_over_time(both)["ratio"])} if alone else {})
+        "tested_ratio": mean_of(share_over_time(window, floor_mbps=FLOOR_MBPS)["ratio"]),
+        "tested_mbps": mean_of(tested),
+        "other_mbps": mean_of(others),
+    } | ({"symmetric_ratio": mean_of(ratio_over_time(both)["ratio"])} if alone else {})
 
 
 def efficiency(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
@@ -165,10 +164,10 @@ def efficiency(series: pl.DataFrame, environment: Environment, interval_s: float
     means = flow_means(window)
     first = between(seconds, 0.0, LIFE_S)
     return {
-        "utilisation": _mean(utilisation_over_time(window)["utilisation"]),
-        "rtt_ratio": _over(_mean(means["srtt_ms"]), environment.min_rtt_ms),
-        "utilisation_0_100": _mean(utilisation_over_time(first)["utilisation"]),
-        "rtt_ratio_life": _over(_mean(flow_means(seconds)["srtt_ms"]), environment.min_rtt_ms),
+        "utilisation": mean_of(utilisation_over_time(window)["utilisation"]),
+        "rtt_ratio": _over(mean_of(means["srtt_ms"]), environment.min_rtt_ms),
+        "utilisation_0_100": mean_of(utilisation_over_time(first)["utilisation"]),
+        "rtt_ratio_life": _over(mean_of(flow_means(seconds)["srtt_ms"]), environment.min_rtt_ms),
         "retransmission_rate": _over(float(window["retransmitted_pkts"].sum()), float(window["sent_pkts"].sum())),
     }
 
@@ -191,7 +190,7 @@ def staggered_convergence(series: pl.DataFrame, environment: Environment, interv
         if flow
     ]
     window = _scored(series, environment, interval_s)
-    return {**_converge(bins, events), "jain": _mean(jain_over_time(window)["jain"])}
+    return {**_converge(bins, events), "jain": mean_of(jain_over_time(window)["jain"])}
 
 
 def convergence_of_events(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
@@ -209,12 +208,12 @@ def convergence_of_events(series: pl.DataFrame, environment: Environment, interv
         if len(living) > 1 or not joining:
             fair_mbps = environment.bandwidth_mbps / len(living)
             events += [_Event(flow, time_s, end_s, fair_mbps) for flow in joining or living]
-    return {**_converge(bins, events), "jain": _mean(slots(series, interval_s)["jain"])}
+    return {**_converge(bins, events), "jain": mean_of(slots(series, interval_s)["jain"])}
 
 
 def jain_in_slots(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
     """Measure Jain's index in each slot in which at least two flows live (Astraea, section 5.1.1)."""
-    return {"jain": _mean(slots(series, interval_s)["jain"])}
+    return {"jain": mean_of(slots(series, interval_s)["jain"])}
 
 
 def slots(series: pl.DataFrame, interval_s: float) -> pl.DataFrame:
@@ -228,21 +227,21 @@ def tested_flow(series: pl.DataFrame, environment: Environment, interval_s: floa
     window = _scored(series, environment, interval_s)
     own = window.filter(pl.col("flow") == 0)
     others = window.filter(pl.col("flow") > 0)
-    goodput_mbps, rtt_ms = _mean(own["goodput_mbps"]), _mean(own["srtt_ms"])
+    goodput_mbps, rtt_ms = mean_of(own["goodput_mbps"]), mean_of(own["srtt_ms"])
     return {
         "goodput_mbps": goodput_mbps,
         "rtt_ms": rtt_ms,
         "rtt_ratio": _over(rtt_ms, environment.min_rtt_ms),
-        "utilisation": _mean(utilisation_over_time(window)["utilisation"]),
+        "utilisation": mean_of(utilisation_over_time(window)["utilisation"]),
         "loss_rate": _over(float(own["lost_pkts"].sum()), float(own["sent_pkts"].sum())),
         "power": None if goodput_mbps is None or rtt_ms is None else goodput_mbps / rtt_ms,
-    } | ({"other_mbps": _mean(others["goodput_mbps"])} if environment.cross else {})
+    } | ({"other_mbps": mean_of(others["goodput_mbps"])} if environment.cross else {})
 
 
 def friendliness_of_means(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
     """Measure the tested flow's mean goodput over Cubic's (Orca, section 5.6)."""
     window = _scored(series, environment, interval_s)
-    tested_mbps, other_mbps = (_mean(window.filter(flows)["goodput_mbps"]) for flows in _TESTED_AND_OTHERS)
+    tested_mbps, other_mbps = (mean_of(window.filter(flows)["goodput_mbps"]) for flows in _TESTED_AND_OTHERS)
     floored = [None if each is None else max(each, FLOOR_MBPS) for each in (tested_mbps, other_mbps)]
     ratio = None if floored[0] is None or floored[1] is None else floored[0] / floored[1]
     return {"goodput_ratio": ratio, "tested_mbps": tested_mbps, "other_mbps": other_mbps}
@@ -253,7 +252,7 @@ def goodput_by_rtt(series: pl.DataFrame, environment: Environment, interval_s: f
     window = _scored(series, environment, interval_s)
     means = dict(flow_means(window).select("flow", "goodput_mbps").iter_rows())
     by_rtt = {f"mbps_at_{rtt_ms:g}_ms": means.get(flow) for flow, rtt_ms in enumerate(PATH_RTTS_MS)}
-    return {"jain": _mean(jain_over_time(window)["jain"]), **by_rtt}
+    return {"jain": mean_of(jain_over_time(window)["jain"]), **by_rtt}
 
 
 def flow_sets(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
@@ -267,8 +266,8 @@ def flow_sets(series: pl.DataFrame, environment: Environment, interval_s: float)
     flows = environment.flow_count
     long_fair_mbps = min(narrow_mbps / len(long), wide_mbps / flows)
     return {
-        "long_mbps": _mean(means.filter(pl.col("flow").is_in(long))["goodput_mbps"]),
-        "short_mbps": _mean(means.filter(~pl.col("flow").is_in(long))["goodput_mbps"]),
+        "long_mbps": mean_of(means.filter(pl.col("flow").is_in(long))["goodput_mbps"]),
+        "short_mbps": mean_of(means.filter(~pl.col("flow").is_in(long))["goodput_mbps"]),
         "long_fair_mbps": long_fair_mbps,
         "short_fair_mbps": (wide_mbps - len(long) * long_fair_mbps) / (flows - len(long)),
     }
@@ -326,7 +325,8 @@ def _scored(series: pl.DataFrame, environment: Environment, interval_s: float) -
     return between(rebin(series, interval_s, PER_S), *environment.windows_s[0])
 
 
-def _mean(values: pl.Series) -> float | None:
+def mean_of(values: pl.Series) -> float | None:
+    """Return the mean of what is known; None of nothing."""
     known = values.drop_nulls()
     return float(known.to_numpy().mean()) if len(known) else None
 
@@ -335,6 +335,5 @@ def _over(value: float | None, base: float) -> float | None:
     return value / base if value is not None and base else None
 
 
-Scale = Literal["linear", "log"]
-SCALES: Mapping[str, Scale] = {"tested_ratio": "log", "goodput_ratio": "log", "power_ratio": "log"}
+LOGARITHMIC = frozenset({"tested_ratio", "goodput_ratio", "power_ratio"})
 """Numbers whose mean and interval over repeats are taken of their logarithms: ratios without an upper end."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from sagecc.common.errors import SageccError
@@ -69,6 +69,9 @@ class Cell:
     schedule: int | None = None
     """Which schedule of changes, from 1 to 50."""
 
+
+CELL_COLUMNS = tuple(field.name for field in fields(Cell))
+"""Of a table: what tells cells apart, last the schedule."""
 
 Network = Callable[[Cell, str, int], Environment]
 """From a cell, the tested scheme and a repeat's number (from 0) to its network."""

@@ -20,8 +20,8 @@ from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
 from sagecc.leagues.study.drawing import AXIS_LABELS, Look
 from sagecc.leagues.study.experiments import Experiment, Picture, StudyRun
 from sagecc.leagues.study.measures import LABELS, MEANINGS
+from sagecc.leagues.study.networks import CELL_COLUMNS
 from sagecc.leagues.study.published import ASTRAEA, AUTHORS_TABLE, PREDECESSOR, PREDECESSOR_SCHEDULES, STUDY_NAMES
-from sagecc.leagues.study.results import CELL_COLUMNS
 
 TITLE = "Learned and human-derived congestion control: the evaluation study in the lab"
 OVER_TIME: tuple[Picture, ...] = ("flows", "windows", "efficiency", "slots")

@@ -2,31 +2,31 @@
 """From many runs to the study's tables: values, cells with intervals beside what was published, and verdicts.
 
 An interval is Student's t over repeats, two-sided, 95 %: with five repeats a bootstrap has too few to draw from. Where
-a number is a ratio without an upper end (measures.SCALES) mean and interval are of its logarithm, and shown as ratios.
-A cell's interval is cut where the number itself ends, at 0 and at 1 for shares; a verdict's is not.
+a number is a ratio without an upper end (measures.LOGARITHMIC) mean and interval are of its logarithm, and shown as
+ratios. A cell's interval is cut where the number itself ends, at 0 and at 1 for shares; a verdict's is not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
-from sagecc.common.arrays import Doubles
 from sagecc.common.files import write_atomically
 from sagecc.common.marks import parquet_mark
-from sagecc.leagues.claims import NEGATIVE, NO, NOT_MEASURED, POSITIVE, YES
+from sagecc.leagues.claims import NO, NOT_MEASURED, YES, Claim, Judgement
 from sagecc.leagues.intervals import Interval, interval
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
-from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Side
+from sagecc.leagues.study.comparison import Comparison
+from sagecc.leagues.study.conclusions import CONCLUSIONS
 from sagecc.leagues.study.experiments import StudyRun
-from sagecc.leagues.study.measures import RELATIVE, SCALES, SHARES
-from sagecc.leagues.study.networks import Cell
+from sagecc.leagues.study.measures import LOGARITHMIC, RELATIVE, SHARES
+from sagecc.leagues.study.networks import CELL_COLUMNS
 from sagecc.leagues.study.published import POINTS, STUDY_NAMES
 
 STUDY_VERSION = "1.0"
@@ -40,7 +40,6 @@ Verdict = Literal["holds", "within noise", "changes", "no interval", "not measur
 _IN_WORDS: Mapping[str, Verdict] = {YES: "holds", NO: "changes", NOT_MEASURED: "not measured"}
 """By verdict of leagues.claims; what the others are called hangs on whether there is an interval."""
 
-CELL_COLUMNS = ("queue_bdp", "bandwidth_mbps", "rtt_ms", "cubics", "order", "flows", "case", "schedule")
 KEY_COLUMNS = ("experiment", *CELL_COLUMNS[:-1], "scheme", "quantity")
 """What the rows of the cells' table differ by: a schedule is a repeat, not a cell."""
 
@@ -110,17 +109,11 @@ def cells_table(values: pl.DataFrame, names: Mapping[str, str] = STUDY_NAMES) ->
     known = values.drop_nulls("value")
     for key, part in known.group_by(*KEY_COLUMNS, maintain_order=True):
         keys = dict(zip(KEY_COLUMNS, key, strict=True))
-        found = part["value"].to_numpy()
-        log = SCALES.get(str(keys["quantity"])) == "log"
-        over = interval(_log(found) if log else found)
+        found, quantity = part["value"].to_numpy(), str(keys["quantity"])
+        over = as_number(interval(np.log(found) if quantity in LOGARITHMIC else found), quantity)
         spread = float(found.std(ddof=1)) if len(found) > 1 else None
         quantiles = {f"p{q}": part["value"].quantile(q / 100, "linear") for q in (10, 50, 90)}
-        ends = {
-            "mean": _exp(over.mean) if log else over.mean,
-            "low": _exp(over.low) if log else clipped(over.low, keys["quantity"]),
-            "high": _exp(over.high) if log else clipped(over.high, keys["quantity"]),
-        }
-        rows.append({**keys, "count": over.count, "deviation": spread, **ends, **quantiles})
+        rows.append({**keys, **asdict(over), "deviation": spread, **quantiles})
     schema = {name: VALUES_SCHEMA[name] for name in KEY_COLUMNS} | {"count": pl.Int64()}
     numbers = ("mean", "deviation", "low", "high", "p10", "p50", "p90")
     table = pl.DataFrame(rows, schema=schema | dict.fromkeys(numbers, pl.Float64()))
@@ -154,7 +147,7 @@ def published_table() -> pl.DataFrame:
 def verdicts_table(
     values: pl.DataFrame,
     names: Mapping[str, str] = STUDY_NAMES,
-    conclusions: Iterable[Conclusion] = CONCLUSIONS,
+    conclusions: Iterable[Claim[Comparison]] = CONCLUSIONS,
 ) -> pl.DataFrame:
     """Hold the study's conclusions against what was measured.
 
@@ -171,8 +164,19 @@ def verdicts_table(
         high (95 %; factors where the scale is logarithmic), count (repeats), cells measured of
         cells_asked, and verdict.
     """
-    schemes = {name: scheme for scheme, name in names.items()}
-    rows = [_judge(values, schemes, conclusion) for conclusion in conclusions]
+    of_study = values.filter(pl.col("scheme").is_in(list(names))).with_columns(pl.col("scheme").replace(names))
+    rows = [
+        {
+            "experiment": claim.measure.experiment,
+            "source": claim.source,
+            "statement": claim.sentence,
+            "quantity": claim.measure.quantity,
+            **judgement.measured.figures,
+            "verdict": _in_words(judgement),
+        }
+        for claim in conclusions
+        for judgement in claim.judged(of_study)
+    ]
     numbers = dict.fromkeys(("left", "right", "difference", "low", "high"), pl.Float64())
     counts = dict.fromkeys(("count", "cells", "cells_asked"), pl.Int64())
     texts = dict.fromkeys(("experiment", "source", "statement", "quantity"), pl.String())
@@ -189,83 +193,21 @@ def write_tables(values: pl.DataFrame, folder: Path, names: Mapping[str, str] = 
     return tables
 
 
-def _judge(values: pl.DataFrame, schemes: Mapping[str, str], conclusion: Conclusion) -> dict[str, object]:
-    log = SCALES.get(conclusion.quantity) == "log"
-    own = values.filter(
-        (pl.col("experiment") == conclusion.experiment) & (pl.col("quantity") == conclusion.quantity)
-    ).drop_nulls("value")
-    if log:
-        own = own.with_columns(pl.col("value").log())
-    sides = [side for side in (conclusion.left, conclusion.right) if isinstance(side, Side)]
-    asked = [_cells_of(conclusion.experiment, side) for side in sides]
-    parts = [_side(own, schemes.get(side.scheme), cells) for side, cells in zip(sides, asked, strict=True)]
-    if len(parts) == 2 and asked[0] == asked[1]:  # two schemes are held against each other where both were measured
-        parts = [one.join(other, on=CELL_COLUMNS, how="semi", nulls_equal=True) for one, other in (parts, parts[::-1])]
-    left, *rest = (_by_repeat(part) for part in parts)
-    if rest:
-        (right,) = rest
-    else:
-        bound = float(conclusion.right)  # type: ignore[arg-type]
-        right = left.with_columns(value=pl.lit(math.log(bound) if log else bound))
-    both = left.join(right, on="unit", suffix="_right").sort("unit")
-    over = interval((both["value"] - both["value_right"]).to_numpy())
-    means = {"left": _mean(both["value"]), "right": _mean(both["value_right"]), "difference": over.mean}
-    numbers = {**means, "low": over.low, "high": over.high}
-    return {
-        "experiment": conclusion.experiment,
-        "source": conclusion.source,
-        "statement": conclusion.text,
-        "quantity": conclusion.quantity,
-        **{name: _exp(value) if log else value for name, value in numbers.items()},
-        "count": over.count,
-        "cells": sum(part.select(CELL_COLUMNS).n_unique() for part in parts),
-        "cells_asked": sum(map(len, asked)),
-        "verdict": _verdict(over, conclusion),
-    }
+def _in_words(judgement: Judgement) -> Verdict:
+    if judgement.verdict in _IN_WORDS:
+        return _IN_WORDS[judgement.verdict]
+    return "no interval" if judgement.measured.figures["low"] is None else "within noise"
 
 
-def _verdict(over: Interval, conclusion: Conclusion) -> Verdict:
-    bounds = POSITIVE if conclusion.relation == "above" else NEGATIVE
-    verdict = bounds.verdict(over)
-    if verdict in _IN_WORDS:
-        return _IN_WORDS[verdict]
-    return "no interval" if over.low is None else "within noise"
+def as_number(over: Interval, quantity: str) -> Interval:
+    """Return mean and interval as the number itself: from logarithms, or with ends cut where the number ends.
 
-
-def _cells_of(name: str, side: Side) -> list[Cell]:
-    return [cell for cell in experiment(name).grid if side.has(cell)]
-
-
-def _side(own: pl.DataFrame, scheme: str | None, cells: Sequence[Cell]) -> pl.DataFrame:
-    """Return a side's values with their unit, a repeat or a schedule.
-
-    A cell with fewer units than others is left out: a mean over other cells would tell of them, not of the repeat.
+    Args:
+        over: mean and interval over repeats, on the number's scale.
+        quantity: its name.
     """
-    keys = pl.DataFrame([asdict(cell) for cell in cells], schema={name: VALUES_SCHEMA[name] for name in CELL_COLUMNS})
-    part = own.filter(pl.col("scheme") == pl.lit(scheme, pl.String))
-    part = part.join(keys, on=CELL_COLUMNS, how="semi", nulls_equal=True)
-    part = part.with_columns(unit=pl.coalesce("schedule", "repeat"))
-    part = part.with_columns(units=pl.col("unit").n_unique().over(CELL_COLUMNS[:-1]))
-    return part.filter(pl.col("units") == pl.col("units").max())
-
-
-def _by_repeat(side: pl.DataFrame) -> pl.DataFrame:
-    """Return a side's mean over its cells for each repeat, or each schedule: unit, value."""
-    return side.group_by("unit").agg(pl.col("value").mean())
-
-
-def _mean(values: pl.Series) -> float | None:
-    return float(values.to_numpy().mean()) if len(values) else None
-
-
-def _log(values: Doubles) -> Doubles:
-    return np.log(values)
-
-
-def clipped(end: float | None, quantity: object) -> float | None:
-    """Return an interval's end within what the number can be."""
-    return None if end is None else min(max(end, 0.0), 1.0 if quantity in SHARES else math.inf)
-
-
-def _exp(value: float | None) -> float | None:
-    return None if value is None else math.exp(value)
+    if quantity in LOGARITHMIC:
+        return Interval(over.count, *(None if x is None else math.exp(x) for x in (over.mean, over.low, over.high)))
+    most = 1.0 if quantity in SHARES else math.inf
+    low, high = (None if end is None else min(max(end, 0.0), most) for end in (over.low, over.high))
+    return replace(over, low=low, high=high)

@@ -36,18 +36,20 @@ def test_a_fact_is_so_or_not() -> None:
     assert [TRUE.verdict(fact(holds)) for holds in (True, False)] == ["yes", "no"]
 
 
+def each_rate(rates: dict[str, float]) -> list[Measurement]:
+    return [Measurement(exact(rate), f"{rate:g}", who) for who, rate in rates.items()]
+
+
 def test_a_claim_is_judged_for_each_of_those_that_it_is_about() -> None:
-    claim: Claim[dict[str, float]] = Claim(
-        "6.2", "wins", lambda rates: [Measurement(exact(rate), f"{rate:g}", who) for who, rate in rates.items()]
-    )
+    claim = Claim("6.2", "wins", each_rate)
     assert claim.judged({"a": 1, "b": -1}) == [
-        Judgement("6.2", "wins", "a", "1", "yes"),
-        Judgement("6.2", "wins", "b", "-1", "no"),
+        Judgement(claim, Measurement(exact(1), "1", "a"), "yes"),
+        Judgement(claim, Measurement(exact(-1), "-1", "b"), "no"),
     ]
     assert claim.judged({}) == []
 
 
 def test_of_several_statements_the_weakest_counts() -> None:
     values = (exact(1), Interval(2, -1, -3, 1), Interval(2, 1, -1, 3))
-    claim: Claim[None] = Claim("", "both", lambda _: [Measurement(values, "")])
+    claim = Claim("", "both", lambda _: [Measurement(values)])
     assert [judgement.verdict for judgement in claim.judged(None)] == ["not in the mean"]

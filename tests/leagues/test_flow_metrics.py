@@ -119,8 +119,6 @@ def test_ratios_by_hand() -> None:
     series = made_up_series([[30.0, 0.0, 0.2], [60.0, 50.0, 0.1], [90.0, 100.0, 0.0]])
     two = series.filter(pl.col("flow") < 2)
     assert ratio_over_time(two)["ratio"].to_list() == [0.5, 0.0, 0.5]
-    assert ratio_over_time(two, floor_mbps=1.0)["ratio"].to_list() == [0.5, 0.02, 1.0]
-    assert ratio_over_time(two, flows=3).is_empty()
     assert share_over_time(series)["ratio"].to_list() == pytest.approx([30 / 75, 0.0, 4.0])
     assert share_over_time(series, against="max")["ratio"].to_list() == pytest.approx([1 / 3, 0.0, 2.0])
     assert share_over_time(series, floor_mbps=1.0)["ratio"].to_list() == pytest.approx([0.4, 1 / 75, 1.0])

@@ -25,37 +25,38 @@ def test_a_difference_by_hand() -> None:
 
 
 def test_learning() -> None:
-    friendly, ahead, gap, *others = of_figure("fig-7", FIG_7)
+    small, labs = (of_figure("fig-7", FIG_7)[first::2] for first in (0, 1))
+    friendly, ahead, gap = small
     assert friendly.verdict == "yes"
-    assert friendly.told == (
+    assert friendly.measured.told == (
         "`small`: +10.0 [+10.0, +10.0] points from NewReno at the end; in the mean of 2 from 100% of the steps on, "
         "0.40 CPU-hours"
     )
     assert ahead.verdict == "yes"
-    assert "from 75% of the steps on, 0.30 CPU-hours" in ahead.told
-    assert "+20.0 [+20.0, +20.0] points in Set I over the last 29%" in gap.told
-    assert [finding.verdict for finding in others] == ["not in the mean"] * 3
-    assert others[0].told == f"`{IN_LABS}`: -5.0 points from NewReno at the end; never"
+    assert "from 75% of the steps on, 0.30 CPU-hours" in ahead.measured.told
+    assert "+20.0 [+20.0, +20.0] points in Set I over the last 29%" in gap.measured.told
+    assert [finding.verdict for finding in labs] == ["not in the mean"] * 3
+    assert labs[0].measured.told == f"`{IN_LABS}`: -5.0 points from NewReno at the end; never"
 
 
 def test_distances() -> None:
     found = of_figure("fig-11", FIG_11)
     assert [finding.verdict for finding in found] == ["yes", "yes", "no", "yes", "no", "yes"]
-    assert found[-1].told == f"{BEST_POLICY} 60.0 Mbps, 40.0 ms; vegas 36.0 Mbps, 45.0 ms"
+    assert found[-1].measured.told == f"{BEST_POLICY} 60.0 Mbps, 40.0 ms; vegas 36.0 Mbps, 45.0 ms"
 
 
 def test_likeness() -> None:
     found = of_figure("fig-13", FIG_13)
     assert [finding.verdict for finding in found] == ["no", "yes", "yes", "yes"]
-    assert found[0].told == "`sagecc-1`: most alike, of 3 networks: vegas 3"
-    assert found[3].told == f"`{BEST_POLICY}`: from 0.20 to 0.90"
+    assert found[0].measured.told == "`sagecc-1`: most alike, of 3 networks: vegas 3"
+    assert found[3].measured.told == f"`{BEST_POLICY}`: from 0.20 to 0.90"
 
 
 def test_maps() -> None:
     (found,) = of_figure("fig-16", FIG_16)
     assert found.verdict == "yes"
     # Deviations of 0.01 over three seeds: Welch's half width is 2.776 * 0.01 * sqrt(2 / 3) = 0.0227, with 4 degrees.
-    assert found.told.endswith(
+    assert found.measured.told.endswith(
         "window-l over window-s: +60.0 [+57.7, +62.3] points; window-l over window-m: +40.0 [+37.7, +42.3] points"
     )
 
@@ -72,7 +73,7 @@ def test_ablations(tmp_path: Path) -> None:
     keep_runs(path, "no-loss-inflight", (0.5, 0.9, 0.1), (0.3, 0.2, 0.1))
     keep_runs(path, "no-gru", (0.9, 0.92, 0.88), (0.3, 0.3, 0.3))
     found = of_figure("fig-12", compared("fig-12", read_results(path)))
-    assert [(finding.told.partition(":")[0], finding.verdict) for finding in found] == [
+    assert [(finding.measured.told.partition(":")[0], finding.verdict) for finding in found] == [
         ("no rttVar", "yes"),
         ("no Loss/Inf", "in the mean"),
         ("no GRU", "no"),
@@ -89,13 +90,13 @@ def test_windows_and_pools(tmp_path: Path) -> None:
     keep_runs(path, "window-l", (0.7, 0.7, 0.7), (0.2, 0.2, 0.2))
     found = of_figure("fig-14", compared("fig-14", read_results(path)))
     assert [finding.verdict for finding in found] == ["not in the mean", "yes", "no", "yes"]
-    assert found[1].told == "Sage-s 20.0 %, Sage-m 30.0 %, Sage-l 70.0 %"
+    assert found[1].measured.told == "Sage-s 20.0 %, Sage-m 30.0 %, Sage-l 70.0 %"
     keep_runs(path, "top", (0.1, 0.1, 0.1), (0.1, 0.1, 0.1))
     assert [finding.verdict for finding in of_figure("fig-15", compared("fig-15", read_results(path)))] == ["yes"]
     keep_runs(path, "top4", (0.3, 0.3, 0.3), (0.1, 0.1, 0.1))
     found = of_figure("fig-15", compared("fig-15", read_results(path)))
     assert [finding.verdict for finding in found] == ["yes", "yes"]
-    assert found[1].told == (
+    assert found[1].measured.told == (
         "all of it over Sage-Top4: +25.0 [+25.0, +25.0] points; Sage-Top4 over Sage-Top: +10.0 [+10.0, +10.0] points "
         "in both sets together"
     )

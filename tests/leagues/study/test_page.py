@@ -109,11 +109,11 @@ def test_rates_show_the_capacity() -> None:
 
 def test_all_flows_of_an_episode() -> None:
     series = flow_series(made_up_flows({0: [12.0] * 5, 1: [6.0] * 3}, starts_s={1: 2.0}))
-    figure = figures.flows_figure(series, "two flows", {1: "late"})
+    figure = figures.flows_figure(series, "two flows")
     labels = [axes.get_ylabel() for axes in figure.axes]
     assert labels == ["goodput (Mbps)", "RTT (ms)", "window (packets)", "queue (kB)"]
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["capacity", "0: cubic", "late"]
+    assert [text.get_text() for text in legend.get_texts()] == ["capacity", "0: cubic", "1: cubic"]
 
 
 def test_a_crowd_is_named_by_scheme() -> None:

@@ -8,9 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sagecc.leagues.claims import Bounds, Claim
 from sagecc.leagues.intervals import interval, student_t
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
-from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Relation, Side
+from sagecc.leagues.study.comparison import Comparison, Side
+from sagecc.leagues.study.conclusions import ABOVE, BELOW, CONCLUSIONS
 from sagecc.leagues.study.measures import MEANINGS
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS, QUANTILES
@@ -77,29 +79,29 @@ def test_a_number_that_a_run_lacks_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "relation", "verdict"),
+    ("left", "right", "bounds", "verdict"),
     [
-        ([0.2, 0.21, 0.22], [0.8, 0.82, 0.81], "below", "holds"),
-        ([0.2, 0.21, 0.22], [0.8, 0.82, 0.81], "above", "changes"),
-        ([0.2, 0.9, 0.5], [0.6, 0.4, 0.7], "below", "within noise"),
-        ([0.5, 0.5], [0.5, 0.5], "above", "within noise"),
-        ([0.2], [0.8], "below", "no interval"),
-        ([], [0.8, 0.9], "below", "not measured"),
+        ([0.2, 0.21, 0.22], [0.8, 0.82, 0.81], BELOW, "holds"),
+        ([0.2, 0.21, 0.22], [0.8, 0.82, 0.81], ABOVE, "changes"),
+        ([0.2, 0.9, 0.5], [0.6, 0.4, 0.7], BELOW, "within noise"),
+        ([0.5, 0.5], [0.5, 0.5], ABOVE, "within noise"),
+        ([0.2], [0.8], BELOW, "no interval"),
+        ([], [0.8, 0.9], BELOW, "not measured"),
     ],
 )
 @pytest.mark.parametrize("quantity", ["ratio", "tested_ratio"])
 def test_a_verdict_needs_the_whole_interval(
-    left: list[float], right: list[float], relation: Relation, verdict: str, quantity: str
+    left: list[float], right: list[float], bounds: Bounds, verdict: str, quantity: str
 ) -> None:
     values = made_up_values({("mine", 1.0): left, ("cubic", 1.0): right}, quantity)
-    conclusion = Conclusion("text", "Fig. 1", "fairness", quantity, Side("Orca"), relation, Side("Cubic"))
+    conclusion = Claim("Fig. 1", "text", Comparison("fairness", quantity, Side("Orca"), Side("Cubic")), bounds)
     names = {"mine": "Orca", "cubic": "Cubic"}
     assert verdicts_table(values, names, [conclusion])["verdict"].to_list() == [verdict]
 
 
 def test_a_verdict_s_numbers() -> None:
     values = made_up_values({("mine", 0.2): [1.0, 1.0], ("mine", 1.0): [0.2, 0.4], ("mine", 4.0): [0.4, 0.4]})
-    conclusion = Conclusion("text", "", "fairness", "ratio", Side("Orca", (1.0, 4.0)), "below", 0.5)
+    conclusion = Claim("", "text", Comparison("fairness", "ratio", Side("Orca", (1.0, 4.0)), 0.5), BELOW)
     row = verdicts_table(values, {"mine": "Orca"}, [conclusion]).row(0, named=True)
     assert (row["left"], row["right"], row["count"]) == pytest.approx((0.35, 0.5, 2))
     half = 12.706 * 0.1 / math.sqrt(2) / math.sqrt(2)  # the repeats' means are 0.3 and 0.4
@@ -108,7 +110,7 @@ def test_a_verdict_s_numbers() -> None:
 
 def test_a_cell_that_lacks_a_repeat_is_left_out_of_a_verdict() -> None:
     values = made_up_values({("mine", 0.2): [0.9], ("mine", 1.0): [0.2, 0.4], ("mine", 4.0): [0.4, 0.4]})
-    conclusion = Conclusion("text", "", "fairness", "ratio", Side("Orca"), "below", 0.5)
+    conclusion = Claim("", "text", Comparison("fairness", "ratio", Side("Orca"), 0.5), BELOW)
     row = verdicts_table(values, {"mine": "Orca"}, [conclusion]).row(0, named=True)
     assert (row["left"], row["count"]) == pytest.approx((0.35, 2))
     assert (row["cells"], row["cells_asked"]) == (2, 30)
@@ -116,14 +118,14 @@ def test_a_cell_that_lacks_a_repeat_is_left_out_of_a_verdict() -> None:
 
 def test_two_schemes_are_compared_where_both_were_measured() -> None:
     values = made_up_values({("mine", 0.2): [0.4, 0.5], ("cubic", 0.2): [0.6, 0.6], ("cubic", 1.0): [0.1, 0.1]})
-    conclusion = Conclusion("text", "", "fairness", "ratio", Side("Orca"), "below", Side("Cubic"))
+    conclusion = Claim("", "text", Comparison("fairness", "ratio", Side("Orca"), Side("Cubic")), BELOW)
     row = verdicts_table(values, {"mine": "Orca", "cubic": "Cubic"}, [conclusion]).row(0, named=True)
     assert (row["left"], row["right"], row["cells"]) == pytest.approx((0.45, 0.6, 2))
 
 
 def test_a_verdict_on_a_logarithm_is_a_factor() -> None:
     values = made_up_values({("mine", 1.0): [2.0, 8.0]}, "tested_ratio")
-    conclusion = Conclusion("text", "", "fairness", "tested_ratio", Side("Orca"), "above", 2.0)
+    conclusion = Claim("", "text", Comparison("fairness", "tested_ratio", Side("Orca"), 2.0), ABOVE)
     row = verdicts_table(values, {"mine": "Orca"}, [conclusion]).row(0, named=True)
     assert (row["left"], row["right"], row["difference"]) == pytest.approx((4.0, 2.0, 2.0))
 
@@ -143,19 +145,19 @@ def test_tables_are_written(tmp_path: Path) -> None:
     assert len(pl.read_parquet(tmp_path / "tables" / "verdicts.parquet")) == len(CONCLUSIONS)
 
 
-@pytest.mark.parametrize("conclusion", CONCLUSIONS, ids=lambda each: each.text)
-def test_a_conclusion_speaks_of_what_is_measured(conclusion: Conclusion) -> None:
-    assert conclusion.quantity in MEANINGS
-    assert conclusion.left != conclusion.right
-    grid = experiment(conclusion.experiment).grid
-    measured = {row["quantity"] for row in _values_of(conclusion.experiment).rows(named=True)}
-    assert conclusion.quantity in measured
-    for side in (conclusion.left, conclusion.right):
-        if isinstance(side, Side):
-            assert side.scheme in SIX
-            cells = [cell for cell in grid if side.has(cell)]
-            assert cells
-            assert set(side.queues_bdp) <= {cell.queue_bdp for cell in cells}
+@pytest.mark.parametrize("conclusion", CONCLUSIONS, ids=lambda each: each.sentence)
+def test_a_conclusion_speaks_of_what_is_measured(conclusion: Claim[Comparison]) -> None:
+    asked = conclusion.measure
+    assert asked.quantity in MEANINGS
+    assert asked.left != asked.right
+    grid = experiment(asked.experiment).grid
+    measured = {row["quantity"] for row in _values_of(asked.experiment).rows(named=True)}
+    assert asked.quantity in measured
+    for side in asked.sides:
+        assert side.scheme in SIX
+        cells = [cell for cell in grid if side.has(cell)]
+        assert cells
+        assert set(side.queues_bdp) <= {cell.queue_bdp for cell in cells}
 
 
 def _values_of(name: str) -> pl.DataFrame:
