@@ -12,9 +12,6 @@ from __future__ import annotations
 RAW = 1
 """`sagecc collect`: the profiles' networks, and files of raw trajectories; their rows are the lab's."""
 
-SPREAD = 1
-"""The networks of the profile `spread`, where schemes are kicked and explorers play."""
-
 POOL = 1
 """`sagecc pool`: features, rewards, files of a derived pool."""
 

@@ -284,8 +284,6 @@ class ControlSettings:
     """Share of packets lost in a round trip above which that bound tightens until less is lost; `null`: never."""
     window_bound_drains: bool | None = field(default=None, metadata=LATER)
     """Whether a round trip after such a loss goes without the 3 packets, so that short paths drain."""
-    window_bound_start: float | None = field(default=None, metadata=LATER)
-    """What is delivered is multiplied by this before the first such loss; `null`: by `window_bound`."""
 
     def __post_init__(self) -> None:
         require(
@@ -300,16 +298,6 @@ class ControlSettings:
             (
                 not self.window_bound_drains or bool(self.window_bound_loss),
                 "control.window_bound_drains needs a window_bound_loss",
-            ),
-            (
-                self.window_bound_start is None
-                or bool(
-                    self.window_bound_loss
-                    and self.window_bound
-                    and self.window_bound < self.window_bound_start <= MAX_WINDOW_BOUND
-                ),
-                "control.window_bound_start must be null or above window_bound, at most"
-                f" {MAX_WINDOW_BOUND}, and needs a window_bound_loss",
             ),
         )
 

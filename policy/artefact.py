@@ -137,8 +137,6 @@ class Control:
     """Share of packets lost in a round above which that bound tightens for a while. None: it never does."""
     window_bound_drains: bool = False
     """Whether a round after such a loss goes without the 3 packets, so that a short path drains too."""
-    window_bound_start: float | None = None
-    """What that bound multiplies by before the first such loss. None: as after it."""
     decimals: int | None = None
     """Decimals that an action is rounded to, in single precision. None: it is not rounded."""
     paced: bool = True
@@ -150,8 +148,7 @@ class Control:
         if self.map not in MAPS.values():
             raise ValueError(f"action map '{self.map}' is not known here")
         factor = 1 if self.slow_start is None or self.slow_start == ACKED else self.slow_start
-        bounds = (self.window_bound, self.window_bound_loss, self.window_bound_start)
-        optional = (factor, *(x for x in bounds if x is not None))
+        optional = (factor, *(x for x in (self.window_bound, self.window_bound_loss) if x is not None))
         periods = (self.period_ms, self.period_min_rtts)
         numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, *optional)
         if not all(_is_number(x) for x in numbers):
@@ -174,11 +171,6 @@ class Control:
         drains = self.window_bound_drains
         if not isinstance(drains, bool) or (drains and not self.window_bound_loss):
             raise ValueError(f"no bound on the window drains as {drains!r} where it does not tighten with loss")
-        usual, start, most = self.window_bound, self.window_bound_start, MAX_WINDOW_BOUND
-        if start is not None and not (usual and self.window_bound_loss and usual < start <= most):
-            raise ValueError(
-                f"no bound of {usual} that tightens at a loss of {self.window_bound_loss} starts at {start}"
-            )
         if self.decimals is not None and (type(self.decimals) is not int or not 0 <= self.decimals <= 6):
             raise ValueError(f"no action is rounded to {self.decimals!r} decimals")
         if not isinstance(self.paced, bool) or (self.map == RATE_MAP and not self.paced):
@@ -213,14 +205,13 @@ class Control:
             window_bound=action.get("window_bound"),
             window_bound_loss=action.get("window_bound_loss"),
             window_bound_drains=action.get("window_bound_drains", False),
-            window_bound_start=action.get("window_bound_start"),
             decimals=action.get("decimals"),
             paced=action.get("paced", True),
         )
 
     def card(self) -> dict[str, Any]:
         """Return these as a card's fields."""
-        names = ("slow_start", "window_bound", "window_bound_loss", "window_bound_start", "decimals")
+        names = ("slow_start", "window_bound", "window_bound_loss", "decimals")
         optional = {name: getattr(self, name) for name in names}
         min_rtts = {"period_min_rtts": self.period_min_rtts} if self.period_min_rtts else {}
         return {
@@ -241,7 +232,7 @@ class Control:
 
 _ACTION_FIELDS = {
     *("map", "base", "limits", "cwnd_packets", "slow_start"),
-    *("window_bound", "window_bound_loss", "window_bound_drains", "window_bound_start", "decimals", "paced"),
+    *("window_bound", "window_bound_loss", "window_bound_drains", "decimals", "paced"),
 }
 _INPUT_FIELDS = {"source", "source_version", "without", "observations", "transform", "shift", "scale", "limit"}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, product, zip_longest
 
 from sagecc.common.errors import SageccError
-from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, dumbbell, queue_bytes, step_rates
+from sagecc.schemas.environment import CrossFlow, Environment, Link, dumbbell, queue_bytes, step_rates
 from sagecc.schemas.environment_set import EnvironmentSet
 
 PROFILES = ("smoke", "small", "spread", "full", "heldout", "bench-1")
@@ -33,7 +33,6 @@ SET_I_WINDOWS_S = ((10.0, 13.0), (13.0, 20.0), (20.0, 27.0), (27.0, 34.0))
 SET_II_START_S = 5.0
 SET_II_DURATION_S = 125.0
 SET_II_WINDOWS_S = ((5.0, 35.0), (35.0, 65.0), (65.0, 95.0), (95.0, 125.0))
-RACE_DURATION_S = 60.0
 
 
 def bottleneck(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float, duration_s: float) -> Link:
@@ -75,26 +74,10 @@ def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environme
     )
 
 
-def race(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float, cubic_start_s: float) -> Environment:
-    """Return an environment like Set II's in which the scheme under test starts first or with Cubic.
-
-    There it has seen the path's own RTT and races Cubic's slow start; Set II has it start behind Cubic's queue alone.
-    """
-    return dumbbell(
-        "II",
-        bottleneck(bandwidth_mbps, 1, rtt_ms, queue_bdp, RACE_DURATION_S),
-        return_delay_ms=rtt_ms / 2,
-        duration_s=RACE_DURATION_S,
-        windows_s=((cubic_start_s, RACE_DURATION_S),),
-        reward="friendliness",
-        cross=(CrossFlow("cubic", Flow(start_s=cubic_start_s)),),
-    )
-
-
 def profile_environments(profile: str) -> tuple[Environment, ...]:
     """Return the environments of a profile.
 
-    They are `smoke` (3), `small` (90), `spread` (66 + 50), `full` (924 + 175), `heldout` (24 + 12) and `bench-1`
+    They are `smoke` (3), `small` (90), `spread` (66 + 25), `full` (924 + 175), `heldout` (24 + 12) and `bench-1`
     (40 + 20).
 
     Raises:
@@ -142,25 +125,22 @@ def held_out() -> tuple[Environment, ...]:
 
 
 def spread() -> tuple[Environment, ...]:
-    """Return 66 environments of Set I and 50 next to Cubic, spread over all of the full grid.
+    """Return 66 environments of Set I and 25 of Set II of the full grid, spread over all of it.
 
     Set I is each shape three times, Set II each bandwidth with each queue. From one to the next, RTTs and queues move
-    by steps that share no factor with their numbers: each value comes about as often, with every other. Each network
-    of Set II is there once more as a race, in which Cubic starts with the scheme under test or 5 s after it in turn.
+    by steps that share no factor with their numbers: each value comes about as often, with every other.
     """
     set_i = (
         set_one(*shape, RTTS_MS[(3 * i + 2 * j) % len(RTTS_MS)], QUEUES_BDP[(i + i // 6 + 2 * j) % len(QUEUES_BDP)])
         for i, shape in enumerate(SHAPES)
         for j in range(3)
     )
-    shared = [
-        (rate, RTTS_MS[(3 * i + 2 * j) % len(RTTS_MS)], queue)
+    set_ii = (
+        set_two(rate, RTTS_MS[(3 * i + 2 * j) % len(RTTS_MS)], queue)
         for i, rate in enumerate(STEPS)
         for j, queue in enumerate(QUEUES_BDP[1:])
-    ]
-    set_ii = (set_two(*network) for network in shared)
-    races = (race(*network, SET_II_START_S * (i % 2)) for i, network in enumerate(shared))
-    return (*set_i, *set_ii, *races)
+    )
+    return (*set_i, *set_ii)
 
 
 def bench() -> tuple[Environment, ...]:

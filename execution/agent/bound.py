@@ -13,9 +13,6 @@ bound probes as BBRv2 does (draft-cardwell-iccrg-bbr-congestion-control-02, 4.3.
 Where a path takes few packets, 3 more are what 0.9 takes away, and nothing drains; a bound that drains goes without
 them in the round after a loss.
 
-Before the first such round k may be larger (as 2, with which slow start doubles): a flow that starts next to others
-then gets its share before they fill the queue, and is bounded by less once it has seen where the path ends.
-
 Everything is a whole number, so that the kernel (execution/stock/bpf) computes the same.
 """
 
@@ -28,7 +25,6 @@ from sagecc.common.arrays import Ints
 from sagecc.common.machine_code import compiled
 from sagecc.execution.flow.intervals import times_us
 from sagecc.execution.flow.window import UNLIMITED, pacing_rates
-from sagecc.policy.artefact import Control
 from sagecc.pool.features import step32
 
 RATE_TICKS = 10
@@ -93,9 +89,7 @@ def _peaks(t_us: Ints, delivered: Ints, slots: Ints, times: Ints, counts: Ints, 
 
 @compiled
 def _loosened(factor: int, most: int) -> int:
-    """Return k after a round without loss: as it is where the first loss is yet to come, and nearer to `most` then."""
-    if factor > most:
-        return factor
+    """Return k after a round without loss."""
     return min(max(1000 + LOOSENING, 1000 + (factor - 1000) * 9 // 8), most)
 
 
@@ -121,7 +115,7 @@ def _tighten(
         slots: the flows' slots [B].
         rounds: their rounds [slots, 4]; one that began at -1 has not.
         rates: their delivery rates, to be forgotten [slots, PEAK_TICKS].
-        most: largest k after the first loss, in thousandths.
+        most: largest k, in thousandths.
         limit: largest share of lost packets, in thousandths.
     """
     for row in range(len(slots)):
@@ -144,14 +138,7 @@ class WindowBound:
     What multiplies a window goes on from the kernel's, which is the bounded one: nothing winds up above the bound.
     """
 
-    def __init__(
-        self,
-        factor: float,
-        flows: int = 1,
-        loss: float | None = None,
-        drains: bool = False,
-        start: float | None = None,
-    ) -> None:
+    def __init__(self, factor: float, flows: int = 1, loss: float | None = None, drains: bool = False) -> None:
         """Start with nothing seen.
 
         Args:
@@ -159,13 +146,12 @@ class WindowBound:
             flows: number of slots.
             loss: share of a round's packets above which their loss tightens the bound, in thousandths; None: never.
             drains: whether a round after such a loss goes without SPARE_PKTS.
-            start: k before the first such round, above `factor`; None: `factor`.
         """
-        self._most, self._first = (round(k * 1000) for k in (factor, start or factor))
+        self._most = round(factor * 1000)
         self._limit = None if loss is None else round(loss * 1000)
         self._drains = drains
         self._rounds = np.zeros((flows, 4), np.int64)
-        self._rounds[:] = -1, 0, 0, self._first
+        self._rounds[:] = -1, 0, 0, self._most
         self._times, self._counts = np.zeros((2, flows, _SLOTS), np.int64)
         self._rates = np.zeros((flows, PEAK_TICKS), np.int64)
         self._ticks = np.zeros(flows, np.int64)
@@ -212,12 +198,4 @@ class WindowBound:
     def reset(self, slot: int) -> None:
         """Forget a flow, so that its slot can serve another."""
         self._ticks[slot] = self._bounding[slot] = 0
-        self._rounds[slot] = -1, 0, 0, self._first
-
-
-def window_bound(control: Control, flows: int = 1) -> WindowBound | None:
-    """Return the bound that a policy's control asks for, for some flows; None if it asks for none."""
-    if control.window_bound is None:
-        return None
-    loss, drains, start = control.window_bound_loss, control.window_bound_drains, control.window_bound_start
-    return WindowBound(control.window_bound, flows, loss, drains, start)
+        self._rounds[slot] = -1, 0, 0, self._most

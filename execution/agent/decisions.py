@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
-from sagecc.execution.agent.bound import window_bound
+from sagecc.execution.agent.bound import WindowBound
 from sagecc.execution.flow.intervals import min_rtts_us, some
 from sagecc.execution.flow.outage import Outages
 from sagecc.execution.flow.source import ObservationSource
@@ -100,8 +100,9 @@ class Decisions:
         """Slots of flows whose outage was over at the last step: `source` begins as with new flows."""
         self._control, self._action_map = control, action_map(control, flows)
         self._slow_start = slow_start(control, flows)
+        bound, loss, drains = control.window_bound, control.window_bound_loss, control.window_bound_drains
         self._outages = Outages(flows)
-        self._bound = window_bound(control, flows)
+        self._bound = WindowBound(bound, flows, loss, drains) if bound else None
         self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._period = np.ones(flows, np.int64)  # ticks, as of the last decision
         self._action = np.zeros(flows)

@@ -22,10 +22,7 @@ from sagecc.paths import PATH
     "--loss", type=float, metavar="SHARE", help="Tighten it where more than this share is lost, such as 0.01."
 )
 @click.option("--drains", is_flag=True, help="Where it tightened, let the queue drain on short paths too.")
-@click.option("--start", type=float, metavar="K", help="Before the first such loss, bound by this K, such as 2.")
-def command(
-    policy: Path, out: Path, window_bound: float | None, loss: float | None, drains: bool, start: float | None
-) -> None:
+def command(policy: Path, out: Path, window_bound: float | None, loss: float | None, drains: bool) -> None:
     """Bound a policy's windows by what its path delivers.
 
     \b
@@ -43,14 +40,10 @@ def command(
         raise SageccError(f"{out} exists already: name another folder with --out")
     try:
         control = replace(
-            artefact.control,
-            window_bound=window_bound,
-            window_bound_loss=loss,
-            window_bound_drains=drains,
-            window_bound_start=start,
+            artefact.control, window_bound=window_bound, window_bound_loss=loss, window_bound_drains=drains
         )
     except ValueError as error:
-        raise SageccError(f"the bound: {error}") from None
+        raise SageccError(f"--window-bound, --loss and --drains: {error}") from None
     with sole_writer(out):
         write_with_control(artefact, out, control)
     click.echo(f"{out}  the network of {artefact.path}")

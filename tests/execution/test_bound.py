@@ -135,21 +135,6 @@ def test_one_that_drains_goes_without_the_spare_packets_for_a_round() -> None:
     assert drained[:40] == spared[:40] and drained[50:] == spared[50:]
 
 
-def test_one_that_starts_looser_is_so_until_the_first_loss_of_a_flow() -> None:
-    """A thousand packets a second and 40 ms: twice 40 packets and 3 at first, at most 1.4 times after the loss."""
-    records = ticks([10] * 700)
-    records["lost_total_pkts"][38:] = 2
-    of_flow, other = WindowBound(1.4, loss=0.01, start=2), WindowBound(1.4, loss=0.01)
-    seen, usual = (
-        [int(each.apply(row[None], SLOT, LOOSE, LOOSE)[0][0]) for row in records] for each in (of_flow, other)
-    )
-    assert seen[1:40] == [83] * 39 and usual[1:40] == [59] * 39
-    assert seen[40:] == usual[40:] and seen[40] == 39 and seen[-1] == 59
-    of_flow.reset(0)
-    assert int(of_flow.apply(records[:1], SLOT, LOOSE, LOOSE)[0][0]) == 10
-    assert int(of_flow.apply(records[1:2], SLOT, LOOSE, LOOSE)[0][0]) == 83
-
-
 def test_draining_leaves_the_smallest_window_and_bounds_in_the_kernel() -> None:
     """Where 3 packets are more than a round trip takes, what is told the kernel bounds still: 10 packets."""
     records = ticks([1] * 40, srtt_us=10_000)

@@ -44,13 +44,8 @@ print(digest.hexdigest())
 
 
 def profiles(folder: Path) -> Made:
-    """Return the ids of the networks of every profile but `spread`."""
-    return _networks(*(name for name in PROFILES if name != "spread"))
-
-
-def spread(folder: Path) -> Made:
-    """Return the ids of the networks of `spread`."""
-    return _networks("spread")
+    """Return the ids of every profile's networks."""
+    return Made("\n".join(each.id for name in PROFILES for each in profile_environments(name)))
 
 
 def raw(folder: Path) -> Path:
@@ -184,7 +179,3 @@ def _tables(place: Path, pattern: str) -> Made:
 def _numbers(places: Sequence[Path]) -> Made:
     tables = [pl.read_parquet(path) for place in places for path in sorted(place.glob("*.parquet"))]
     return of_floats([np.nan_to_num(table.select(cs.numeric()).to_numpy().astype(np.float64)) for table in tables])
-
-
-def _networks(*profiles: str) -> Made:
-    return Made("\n".join(each.id for name in profiles for each in profile_environments(name)))

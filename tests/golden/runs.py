@@ -75,7 +75,6 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
         "pool-effective": Golden("POOL", lambda folder: training.pool(folder, "--effective-windows", "true")),
         "compiled": Golden("COMPILED", training.compiled),
         "profiles": Golden("RAW", playing.profiles),
-        "spread": Golden("SPREAD", playing.spread),
         "collected": Golden("RAW", playing.collected),
         "labs": Golden("LABS", playing.stepped),
         "grown": Golden("GROWTH", playing.grown),

@@ -25,13 +25,10 @@ def test_a_policy_under_another_bound(tmp_path: Path) -> None:
     bound(first.path, "--out", tmp_path / "a", "--window-bound", 2, "--loss", 0.01)
     bound(tmp_path / "a", "--out", tmp_path / "b")
     bound(first.path, "--out", tmp_path / "c", "--window-bound", 2, "--loss", 0.01, "--drains")
-    bound(first.path, "--out", tmp_path / "d", "--window-bound", 2, "--loss", 0.01, "--start", 3)
     bounded, free = PolicyArtefact.load(tmp_path / "a"), PolicyArtefact.load(tmp_path / "b")
     assert (bounded.control.window_bound, bounded.control.window_bound_loss) == (2, 0.01)
     drains = PolicyArtefact.load(tmp_path / "c").control
     assert drains == dataclasses.replace(bounded.control, window_bound_drains=True) != bounded.control
-    starts = PolicyArtefact.load(tmp_path / "d").control
-    assert starts == dataclasses.replace(bounded.control, window_bound_start=3)
     assert bounded.control != first.control == free.control
     for name, weights in first.weights.items():
         assert np.array_equal(weights, bounded.weights[name]) and np.array_equal(weights, free.weights[name])
@@ -49,8 +46,8 @@ def test_the_other_formats_come_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--window-bound", "0.5"], "the bound: a window's bound is 1 to 100 times"),
-        (["--loss", "0.01"], "the bound: no bound on the window tightens at a loss of 0.01"),
+        (["--window-bound", "0.5"], "--window-bound, --loss and --drains: a window's bound is 1 to 100 times"),
+        (["--loss", "0.01"], "--window-bound, --loss and --drains: no bound on the window tightens at a loss of 0.01"),
         (["--window-bound", "2", "--drains"], "no bound on the window drains as True where it does not tighten"),
         (["--out", "."], ". exists already: name another folder with --out"),
     ],
