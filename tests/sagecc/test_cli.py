@@ -209,7 +209,7 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, 
     assert done.returncode == 0, done.stderr
     statuses = dict(zip(COMMANDS, json.loads(done.stdout), strict=True))
     return {
-        name: (status, *((folder / f"{name}.{stream}").read_text() for stream in ("out", "err")))  # type: ignore[misc]
+        name: (status, *((folder / f"{name}.{stream}").read_text() for stream in ("out", "err")))
         for name, status in statuses.items()
     }
 
