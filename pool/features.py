@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from sagecc.common.errors import SageccError
 from sagecc.common.machine_code import compiled
+from sagecc.pool.reward import BYTES_S, RATE_TICKS
 from sagecc.schemas.pool import FEATURE_NAMES, WINDOWS_TICKS
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -59,10 +60,6 @@ FEATURES = len(FEATURE_NAMES)
 MEASURED = ("delivered_bytes_s", "lost_bytes_s", "capacity_bytes_s", "rtt_rate")
 """Inputs of the rewards, float64: three rates over 1 s and min RTT / sRTT."""
 
-RATE_TICKS = 100
-"""Rates are taken over 1 s."""
-BYTES_S = 1e8 / 8
-"""Unit of rates among the features: 100 Mbps in bytes/s."""
 DR_MAX_TICKS = 200
 """dr_max looks back 2 s."""
 MAX_WINDOW_TICKS = 8192

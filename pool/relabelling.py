@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Doubles, Floats, Ints
-from sagecc.pool.features import BYTES_S, RATE_TICKS
-from sagecc.pool.reward import Measured, Reward, Ticks, of_network
+from sagecc.pool.reward import BYTES_S, RATE_TICKS, Measured, Reward, Ticks, of_network
 from sagecc.schemas.capacity import capacity_bytes
 from sagecc.schemas.environment import Environment
 

@@ -4,7 +4,7 @@
 Two of them are the paper's (section 4.1), with the constants and rules of Sage's public code. Rewards that need more
 than a pool keeps lie with the scheme that they come from (execution.schemes) and are of the same type.
 
-r, l and BW are averages over the same last second (features.RATE_TICKS). The bandwidth's average, not its value
+r, l and BW are averages over the same last second (RATE_TICKS). The bandwidth's average, not its value
 at the tick, goes under the rate: both then cover the same second, so r / BW is the utilisation of that second. With
 the value at the tick, a link stepping down would make the old rate look like more than the link can carry, and a
 link stepping up would fault the flow for a second that had not been offered to it.
@@ -25,6 +25,10 @@ from sagecc.schemas.environment import RewardKind
 
 Values = npt.NDArray[np.floating[Any]]
 
+RATE_TICKS = 100
+"""Rates are taken over 1 s."""
+BYTES_S = 1e8 / 8
+"""Unit of rates among the features: 100 Mbps in bytes/s."""
 SCALE = 25.0
 """Both rewards are at most this."""
 LOSS_WEIGHT = 2.0

@@ -13,17 +13,13 @@ from typing import Any
 import click
 import pyarrow.parquet as pq
 
-from sagecc.collector.lab.episode import Episode
+from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import driven_flows
 from sagecc.collector.realtime.mahimahi import run_mahimahi
 from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.shipped import BEST_POLICY
-from sagecc.execution.lab.controllers import play_episode
-from sagecc.leagues.flow_metrics import flow_series
-from sagecc.leagues.plots import bin_width, plot_episode, save_figure
-from sagecc.leagues.study.figures import flows_figure
 from sagecc.network import environment_from, network_options
 from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, policy_options
 from sagecc.paths import PATH
@@ -98,13 +94,17 @@ def command(
         raise SageccError(f"--flows and --plot-flows are for the lab: --backend {backend} keeps the tested flow alone")
     began_s = time.perf_counter()
     with telling_time(f"{environment.duration_s:g} s of the network"):
-        if backend == "lab":
+        if backend != "lab":
+            episode = run_mahimahi(environment, scheme, seed)
+        elif in_charge:
+            from sagecc.execution.lab.controllers import play_episode  # what runs policies takes as long as a run
+
             latency_us = round(decision_latency * 1000)
             episode = play_episode(
                 kernel, environment, scheme, seed, latency_us=latency_us, sample=sample, every_flow=every_flow
             )
         else:
-            episode = run_mahimahi(environment, scheme, seed)
+            episode = run_episode(kernel, environment, scheme, seed, every_flow=every_flow)
     wall_s = time.perf_counter() - began_s
     tables = ((out, episode.rows, "raw", RAW_VERSION), (flows, episode.every_flow, "flows", FLOWS_VERSION))
     for path, table, kind, version in tables:
@@ -112,14 +112,25 @@ def command(
             with write_atomically(path) as temporary:
                 metadata = {f"sagecc.{kind}_version": version}
                 pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
-    if plot_flows is not None:
-        interval_s = bin_width(environment.duration_s)
-        series = flow_series(episode.every_flow, interval_s)
-        save_figure(flows_figure(series, environment.id, interval_s=interval_s), plot_flows)
-    if plot is not None:
-        plot_episode(episode.rows, plot, scheme)
+    _draw(episode, plot, plot_flows)
     result = _result(episode, wall_s)
     click.echo(json.dumps(result) if as_json else _text(result))
+
+
+def _draw(episode: Episode, plot: Path | None, plot_flows: Path | None) -> None:
+    """Save the pictures that are wanted."""
+    if plot is None and plot_flows is None:
+        return
+    from sagecc.leagues.flow_metrics import flow_series
+    from sagecc.leagues.plots import bin_width, plot_episode, save_figure  # matplotlib takes as long as a run
+    from sagecc.leagues.study.figures import flows_figure
+
+    if plot_flows is not None:
+        interval_s = bin_width(episode.environment.duration_s)
+        series = flow_series(episode.every_flow, interval_s)
+        save_figure(flows_figure(series, episode.environment.id, interval_s=interval_s), plot_flows)
+    if plot is not None:
+        plot_episode(episode.rows, plot, episode.scheme)
 
 
 def _result(episode: Episode, wall_s: float) -> dict[str, Any]:

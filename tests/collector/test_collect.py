@@ -41,6 +41,7 @@ from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
+from tests.helpers.commands import sagecc_here
 from tests.helpers.files import hashes
 from tests.helpers.networks import network
 from tests.helpers.policies import broken_policy
@@ -534,19 +535,20 @@ def test_run_prints_the_promised_json(kernel: Path, tmp_path: Path) -> None:
         (["--scheme", "cubic", "--kernel", "/nowhere"], "run 'sagecc kernel' first"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(kernel: Path, arguments: list[str], message: str) -> None:
-    command = [sys.executable, "-m", "sagecc", "run", "--kernel", str(kernel), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-    assert done.stdout == ""
+def test_bad_input_is_one_line_and_exit_code_2(
+    kernel: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    status, output, errors = sagecc_here(capsys, "run", "--kernel", kernel, *arguments)
+    assert (status, output) == (2, "")
+    assert errors.count("\n") == 1
+    assert message in errors
 
 
-def test_a_dry_run_says_how_much_there_is_to_do(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sagecc", "collect", "-n", "--schemes", "cubic,vegas", "-o", str(tmp_path / "raw")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("180 episodes, 2 schemes in 90 networks: about ")
-    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+def test_a_dry_run_says_how_much_there_is_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["collect", "-n", "--schemes", "cubic,vegas", "-o", str(tmp_path / "raw")]
+    status, output, _ = sagecc_here(capsys, *command)
+    assert status == 0
+    assert output.startswith("180 episodes, 2 schemes in 90 networks: about ")
+    told = json.loads(sagecc_here(capsys, *command, "--json")[1])
     assert (told["schemes"], told["networks"], told["episodes"]) == (["cubic", "vegas"], 90, 180)
     assert not (tmp_path / "raw").exists()

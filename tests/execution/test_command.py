@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from sagecc.commands.run import command as run
 from tests.conftest import ROOT
+from tests.helpers.commands import sagecc_here
 
 pytestmark = pytest.mark.heavy
 
@@ -57,13 +58,11 @@ def test_drawn_actions_follow_the_seed(kernel: Path) -> None:
         (["--scheme", "cubic", "--sample"], "are for what the host drives, not cubic"),
     ],
 )
-def test_bad_input_is_one_line(options: list[str], message: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "sagecc", "run", *EPISODE, *options], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_bad_input_is_one_line(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, errors = sagecc_here(capsys, "run", *EPISODE, *options)
+    assert status == 2
+    assert message in errors
+    assert len(errors.splitlines()) == 1
 
 
 def test_a_policy_needs_neither_tensorflow_nor_a_gpu(kernel: Path) -> None:

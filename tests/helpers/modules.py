@@ -104,6 +104,12 @@ def imported_modules(file: Path) -> frozenset[Path]:
     return frozenset(target for name in imported(file) if (target := source(name)).exists())
 
 
+@cache
+def modules_at_head(file: Path) -> frozenset[Path]:
+    """Return the project's own modules that are imported as soon as a file is."""
+    return frozenset(target for name in imported_at_head(file) if (target := source(name)).exists())
+
+
 def code_behind(file: Path, seen: set[Path]) -> set[Path]:
     """Return the project's own modules that a module reaches, itself included."""
     if file not in seen:
@@ -117,9 +123,8 @@ def code_behind_the_head(file: Path, seen: set[Path]) -> set[Path]:
     """Return the project's own modules that are imported together with a module, itself included."""
     if file not in seen:
         seen.add(file)
-        for name in imported_at_head(file):
-            if (target := source(name)).exists():
-                code_behind_the_head(target, seen)
+        for target in modules_at_head(file):
+            code_behind_the_head(target, seen)
     return seen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import json
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import pytest
 
 import sagecc.cli as entry
 from sagecc.common.errors import SageccError
+from tests.helpers.commands import sagecc_here
 from tests.helpers.processes import at_terminal, sighup, sigint
 
 pytestmark = pytest.mark.heavy
@@ -57,6 +59,24 @@ def command(many, talk, beside):
         sys.stderr.write("cleaning up\\n")
         beside.unlink()
 """
+LIBRARIES = ("duckdb", "matplotlib.figure", "numba", "numpy", "polars", "pyarrow.parquet", "pydantic")
+"""Others' packages that commands import; together they take longer than all that is ours."""
+
+FORKS = """
+import importlib, json, os, sys
+libraries, folder, commands = json.load(sys.stdin)
+for library in libraries:
+    importlib.import_module(library)
+statuses = []
+for command in commands:
+    if not (child := os.fork()):
+        for name, stream in (("out", 1), ("err", 2)):
+            os.dup2(os.open(f"{folder}/{command}.{name}", os.O_WRONLY | os.O_CREAT), stream)
+        from sagecc.cli import main
+        main([command, "--help"])
+    statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(json.dumps(statuses))
+"""
 
 
 def sagecc(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -89,23 +109,23 @@ def test_what_a_file_is_called_or_says_drives_no_terminal(raising: Raising) -> N
 
 
 @pytest.mark.parametrize("name", [b"\xff.yaml", b"\x1b[2J.yaml", b"\xc3\xa9\xff/x.yaml"])
-def test_names_that_are_no_text_are_one_line(name: bytes, tmp_path: Path) -> None:
+def test_names_that_are_no_text_are_one_line(name: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = tmp_path / "network.yaml"
     network.write_text("links: [{rate_mbps: 12, queue_bdp: 1}]\nrtt_ms: 20\nduration_s: 3\n")
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/" + name)
     Path(odd).parent.mkdir(exist_ok=True)
     lines = [
-        sagecc("environments", odd),
-        sagecc("environments", "--environments", odd),
-        sagecc("run", "--environment", str(network), "--scheme", f"policy:{odd}"),
-        sagecc("collect", "--environments", odd, "--schemes", f"policy:{odd}"),
-        sagecc("train", "--config", odd),
-        sagecc("sql", "--pool", odd, "SELECT 1"),
+        ("environments", "--environments", odd),
+        ("run", "--environment", str(network), "--scheme", f"policy:{odd}"),
+        ("collect", "--environments", odd, "--schemes", f"policy:{odd}"),
+        ("train", "--config", odd),
+        ("sql", "--pool", odd, "SELECT 1"),
     ]
-    for done in lines:
-        assert done.returncode == 2
-        assert done.stderr.count("\n") == 1
-        assert done.stderr[:-1].isprintable()
+    done = sagecc("environments", odd)
+    for status, _, said in ((done.returncode, "", done.stderr), *(sagecc_here(capsys, *line) for line in lines)):
+        assert status == 2
+        assert said.count("\n") == 1
+        assert said[:-1].isprintable()
     Path(odd).write_bytes(network.read_bytes())
     assert sagecc("environments", odd).returncode == 0
 
@@ -176,13 +196,30 @@ def test_every_help_leads_with_three_examples() -> None:
         assert any(path in line for line in lines), path
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(name: str) -> None:
-    done = sagecc(name, "--help")
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, str]]:
+    """Exit status, output and errors of `--help` by command, each in a process that had imported no module of ours."""
+    folder = tmp_path_factory.mktemp("help")
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS],
+        input=json.dumps([LIBRARIES, str(folder), COMMANDS]),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
-    assert f"Usage: sagecc {name}" in done.stdout
+    statuses = dict(zip(COMMANDS, json.loads(done.stdout), strict=True))
+    return {
+        name: (status, *((folder / f"{name}.{stream}").read_text() for stream in ("out", "err")))
+        for name, status in statuses.items()
+    }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str, explained: dict[str, tuple[int, str, str]]) -> None:
+    status, help_text, errors = explained[name]
+    assert (status, errors) == (0, "")
+    assert f"Usage: sagecc {name}" in help_text
     assert len(entry._summary(name)) > 10
-    assert done.stderr == ""
 
 
 def test_no_arguments_show_the_help() -> None:
@@ -208,12 +245,14 @@ def test_version() -> None:
         (("environments", "--profile", "tiny"), "sagecc environments: Invalid value for '--profile'"),
     ],
 )
-def test_usage_errors_are_one_line_that_says_where_help_is(args: tuple[str, ...], line: str) -> None:
-    done = sagecc(*args)
-    assert done.returncode == 2
-    assert done.stderr.startswith(line)
-    assert done.stderr.count("\n") == 1
-    assert "--help')" in done.stderr
+def test_usage_errors_are_one_line_that_says_where_help_is(
+    args: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, said = sagecc_here(capsys, *args)
+    assert status == 2
+    assert said.startswith(line)
+    assert said.count("\n") == 1
+    assert "--help')" in said
 
 
 def test_an_error_is_one_line(raising: Raising) -> None:

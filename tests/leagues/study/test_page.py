@@ -166,9 +166,13 @@ def contents() -> page.StudyContents:
     return page.StudyContents(values, cells_table(values, NAMES), verdicts_table(values, NAMES), drawn, NAMES)
 
 
-def test_the_page_is_whole_and_needs_no_network(contents: page.StudyContents, tmp_path: Path) -> None:
-    page.write(contents, tmp_path / "study.html")
-    text = (tmp_path / "study.html").read_text()
+@pytest.fixture(scope="module")
+def drawn(contents: page.StudyContents) -> list[page.StudyFigure]:
+    return list(page.study_figures(contents))
+
+
+def test_the_page_is_whole_and_needs_no_network(contents: page.StudyContents, drawn: list[page.StudyFigure]) -> None:
+    text = page.render(contents, drawn)
     tags = _Tags()
     tags.feed(text)
     assert not tags.open
@@ -185,6 +189,7 @@ def test_figures_are_written_as_files_too(contents: page.StudyContents, tmp_path
     some = page.StudyContents(values, contents.cells, contents.verdicts, contents.runs, contents.names)
     page.write(some, tmp_path / "study.html", tmp_path / "figures")
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"sage-23.png", "windows.png"}
+    assert (tmp_path / "study.html").read_text().endswith("</html>\n")
 
 
 def test_the_page_tells_the_verdicts(contents: page.StudyContents) -> None:
@@ -204,7 +209,6 @@ def test_a_page_of_one_experiment(contents: page.StudyContents) -> None:
     assert '<h2 id="parking-lot">' not in text
 
 
-def test_figures_are_pictures_of_their_own(contents: page.StudyContents) -> None:
-    drawn = list(page.study_figures(contents))
+def test_figures_are_pictures_of_their_own(drawn: list[page.StudyFigure]) -> None:
     assert len({each.name for each in drawn}) == len(drawn)
     ElementTree.fromstring(to_svg(drawn[0].figure, drawn[0].name).replace("xlink:href", "href"))
