@@ -41,6 +41,7 @@ from sagecc.common.tables import UNREADABLE, column_fault, first_line, is_damage
 from sagecc.common.versions import same_major
 from sagecc.pool.effective import PACED
 from sagecc.pool.features import Windows
+from sagecc.pool.readme import README_FILE
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import EPISODES_FILE, PARTS, partition, partition_of
@@ -221,8 +222,9 @@ def _rows(parts: Sequence[Path]) -> int:
 
 
 def _files(pool: Path) -> list[Path]:
-    """Return the pool's files, without the notes on what derived them."""
-    return [path for path in pool.rglob("*") if path.is_file() and path.relative_to(pool).parts[0] != NOTES]
+    """Return the pool's files, without its description and the notes on what derived them."""
+    others = (NOTES, README_FILE)
+    return [path for path in pool.rglob("*") if path.is_file() and path.relative_to(pool).parts[0] not in others]
 
 
 def _manifest(pool: Path) -> tuple[Manifest | None, list[Fault]]:

@@ -42,6 +42,7 @@ from sagecc.pool.effective import COLUMNS as EFFECTIVE_COLUMNS
 from sagecc.pool.effective import PACED, effective_windows
 from sagecc.pool.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.pool.notes import is_noted, write_note
+from sagecc.pool.readme import write_readme
 from sagecc.pool.reward import Measured, of_networks
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, FAILED_FILE, LISTINGS, PARTITIONS, partition
@@ -267,6 +268,7 @@ def _write_pool(
             removals = _remove_vanished(out, {partition.folder for partition in partitions})
             files = _write_episodes(out, partitions, settings, derivation, pool, digests)
             _write_manifest(out, partitions, settings, files)
+            write_readme(out)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)

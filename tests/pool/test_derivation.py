@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,9 +19,11 @@ from sagecc.common import versions
 from sagecc.common.errors import SageccError
 from sagecc.common.manifest import NOTES, Manifest
 from sagecc.pool import derivation as pool_module
+from sagecc.pool.checks import check_pool
 from sagecc.pool.derivation import PoolOptions, PoolResult, build_pool
 from sagecc.pool.features import Windows, derive
 from sagecc.pool.notes import write_note
+from sagecc.pool.readme import README_FILE, TITLE
 from sagecc.pool.reward import friendliness, power
 from sagecc.schemas.partitions import partition_of
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_COLUMNS, POOL_EPISODE_SCHEMA, POOL_SCHEMA, POOL_VERSION
@@ -107,6 +110,24 @@ def test_files_say_what_they_are(raw: Path, tmp_path: Path) -> None:
         assert row["reward_mean"] == pytest.approx(rewards.mean(), rel=1e-5)
         assert (row["flows"], row["reward_kind"], row["rtt_ms"], row["queue_bdp"]) == (2, "friendliness", 40, 1)
         assert row["environment_id"].startswith(f"II-{row['bandwidth_mbps']:g}mbps")
+
+
+def test_a_pool_describes_itself_and_leaves_what_is_not_its_own(raw: Path, tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    build_pool(raw, pool, progress=False)
+    path = pool / README_FILE
+    listing = pl.read_parquet(pool / "episodes.parquet")
+    first = listing.row(0, named=True)
+    count = listing.filter((pl.col("set") == first["set"]) & (pl.col("scheme") == first["scheme"])).height
+    described = path.read_text()
+    assert f"{len(listing)} episodes" in described and f"| {first['set']} | {first['scheme']} | {count} |" in described
+    assert "| `srtt` | 100 ms | sRTT / 100 ms |" in described and "| `goodput_mbps` | Mbps |" in described
+    assert README_FILE not in Manifest.read(pool).files
+    assert not check_pool(pool, progress=False).faults
+    for content, kept in (("# My notes\n", True), (f"{TITLE}\nof an earlier pool\n", False)):
+        path.write_text(content)
+        build_pool(raw, pool, progress=False)
+        assert path.read_text() == (content if kept else described)
 
 
 def test_row_groups_and_files_do_not_change_the_rows(
