@@ -63,7 +63,7 @@ def write_measured(found: Sequence[MeasuredHost], page: Path, made: Made | None 
     """Write the page of measured paths, whole or not at all.
 
     Args:
-        found: the paths, of measured_folders.load_measured.
+        found: the paths, of execution.measure.folders.load_measured.
         page: path of the HTML file.
         made: what its footer says; by default it has none.
     """

@@ -11,11 +11,11 @@ import click
 from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
+from sagecc.execution.measure.folders import load_measured
 from sagecc.leagues.report.files import write
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.made import Made
 from sagecc.leagues.report.measured import write_measured
-from sagecc.leagues.report.measured_folders import load_measured
 from sagecc.leagues.report.series import MAX_TRAJECTORIES
 from sagecc.network import exclude
 from sagecc.options import (

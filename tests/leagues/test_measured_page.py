@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from sagecc.commands.report import command
 from sagecc.common.errors import SageccError
 from sagecc.execution.measure.campaign import measure
+from sagecc.execution.measure.folders import load_measured
 from sagecc.execution.measure.runs import add_failed, finished
 from sagecc.leagues.report.measured import render_measured
-from sagecc.leagues.report.measured_folders import load_measured
 from sagecc.schemas.measured import (
     DOWN,
     UP,

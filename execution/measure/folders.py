@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of measured paths as their page takes them: whole, and each measured by one version on either end."""
+"""Folders of measured paths as a page takes them: whole, and each measured by one version on either end."""
 
 from __future__ import annotations
 
