@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from sagecc.common.errors import SageccError
+from sagecc.common.fairness import jain_of_sums
 from sagecc.schemas.flows import FLOWS_SCHEMA
 from sagecc.schemas.wire import NO_LIMIT
 
@@ -189,7 +190,7 @@ def jain_over_time(series: pl.DataFrame) -> pl.DataFrame:
     """
     goodput = pl.col("goodput_mbps")
     squares = (goodput**2).sum()
-    index = pl.when(squares > 0).then(goodput.sum() ** 2 / (pl.len() * squares))
+    index = pl.when(squares > 0).then(jain_of_sums(goodput.sum(), squares, pl.len()))
     return series.group_by("t_s").agg(jain=index).sort("t_s")
 
 

@@ -35,8 +35,11 @@ class MeasuredScheme:
 class PathResult:
     """The schemes on a path, or over all."""
 
-    name: str
-    """Host, or ALL_PATHS, and direction."""
+    host: str
+    """The server, or ALL_PATHS."""
+
+    direction: str
+    """UP or DOWN."""
 
     path: MeasuredPath | None
     """What is known of it; None over all."""
@@ -46,6 +49,11 @@ class PathResult:
 
     schemes: tuple[MeasuredScheme, ...]
     """By name."""
+
+    @property
+    def name(self) -> str:
+        """Host and direction."""
+        return f"{self.host} {self.direction}"
 
 
 def path_results(measurements: Iterable[MeasuredHost], schemes: Sequence[str] = ()) -> list[PathResult]:
@@ -61,15 +69,15 @@ def path_results(measurements: Iterable[MeasuredHost], schemes: Sequence[str] = 
             runs = [run for run in measurement.runs if run.direction == path.direction]
             runs = [run for run in runs if not schemes or run.scheme in schemes]
             if runs:
-                results.append(_path_result(f"{measurement.host} {path.direction}", path, runs))
+                results.append(_path_result(measurement.host, path, runs))
     for direction in (UP, DOWN):  # apart, for a policy sends in one alone
         own = [each for each in results if each.path and each.path.direction == direction]
         if len(own) > 1:
-            results.append(_over_all(f"{ALL_PATHS} {direction}", own))
+            results.append(_over_all(direction, own))
     return results
 
 
-def _path_result(name: str, path: MeasuredPath, runs: Sequence[MeasuredNumbers]) -> PathResult:
+def _path_result(host: str, path: MeasuredPath, runs: Sequence[MeasuredNumbers]) -> PathResult:
     names = sorted({run.scheme for run in runs})
     values = {
         scheme: {of: np.array([getattr(run, of) for run in runs if run.scheme == scheme]) for of in RUN_MEASURES}
@@ -84,10 +92,10 @@ def _path_result(name: str, path: MeasuredPath, runs: Sequence[MeasuredNumbers])
         measures["relative_delay"] = interval(of["delay_mean_ms"] / least if least > 0 else unknown)
         measures["relative_goodput"] = interval(of["goodput_mbps"] / best if best > 0 else unknown)
         found.append(MeasuredScheme(scheme, MappingProxyType(measures)))
-    return PathResult(name, path, max(run.clock_error_ms for run in runs), tuple(found))
+    return PathResult(host, path.direction, path, max(run.clock_error_ms for run in runs), tuple(found))
 
 
-def _over_all(name: str, results: Sequence[PathResult]) -> PathResult:
+def _over_all(direction: str, results: Sequence[PathResult]) -> PathResult:
     """Return what the schemes that every path has come to over all of them."""
     by_path = [{each.scheme: each.measures for each in result.schemes} for result in results]
     common = sorted(set.intersection(*(set(each) for each in by_path)))
@@ -97,4 +105,4 @@ def _over_all(name: str, results: Sequence[PathResult]) -> PathResult:
         measures = {of: interval(np.array([mean for mean in each if mean is not None])) for of, each in means.items()}
         found.append(MeasuredScheme(scheme, MappingProxyType(measures)))
     error_ms = max(result.clock_error_ms for result in results)
-    return PathResult(name, None, error_ms, tuple(found))
+    return PathResult(ALL_PATHS, direction, None, error_ms, tuple(found))

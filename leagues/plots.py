@@ -7,7 +7,9 @@ Functions return a Figure; `save_figure`, `save_png` and `to_svg` write it. leag
 from __future__ import annotations
 
 import io
+import math
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -48,7 +50,10 @@ PANELS_ABREAST = 3
 WIDEST = 1.5
 """The largest mean times this is the most that the frame of a measured path's plane holds of intervals."""
 
-SET_TITLES = {"I": "Set I: alone on the link", "II": "Set II: beside Cubic"}
+TITLE_CHARACTERS = 45
+"""In a line above a measured path's plane."""
+
+SET_TITLES = {"I": "Set I: alone on the link", "II": "Set II: next to Cubic"}
 
 
 _RC: Any = {
@@ -237,16 +242,24 @@ def _plane(axes: Axes, points: pl.DataFrame, metrics: set[str]) -> None:
     axes.set_xticks(ticks, [f"{2**tick:.3g} x" for tick in ticks])
 
 
-def measured_figure(results: Sequence[PathResult]) -> Figure:
+def measured_figure(
+    results: Sequence[PathResult], look: Mapping[str, Stroke] | None = None, panel_in: tuple[float, float] | None = None
+) -> Figure:
     """Draw measured paths' planes of delay and throughput, a panel each: means with 95 % intervals.
 
     Both are relative to the best scheme of a path; up and left is better.
+
+    Args:
+        results: the paths.
+        look: how each scheme is drawn; by default as `strokes` says of those here.
+        panel_in: width and height of a panel; by default one alone is wider than several.
     """
     columns = min(len(results), PANELS_ABREAST)
     rows = -(-len(results) // columns)
-    own = strokes(each.scheme for result in results for each in result.schemes)
+    own = look or strokes(each.scheme for result in results for each in result.schemes)
     with mpl.rc_context(_RC):
-        figure = Figure(figsize=(5.2 * columns if columns > 1 else 7, 4.8 * rows), layout="constrained")
+        width_in, height_in = panel_in or (5.2 if columns > 1 else 7, 4.8)
+        figure = Figure(figsize=(width_in * columns, height_in * rows), layout="constrained")
         panels = list(figure.subplots(rows, columns, squeeze=False).flat)
         for axes, result in zip(panels, results, strict=False):
             _measured_plane(axes, result, own)
@@ -274,7 +287,7 @@ def _measured_plane(axes: Axes, result: PathResult, own: Mapping[str, Stroke]) -
         point.set_label(each.scheme)
         means.append((delay.mean, goodput.mean))
         corners += [(delay.mean + sign * spans[0], goodput.mean + sign * spans[1]) for sign in (-1, 1)]
-    axes.set_title(result.name)
+    axes.set_title(textwrap.fill(result.name, TITLE_CHARACTERS))
     axes.set_xlabel("mean one-way delay / smallest")
     axes.set_ylabel("goodput / best")
     if corners:
@@ -316,17 +329,20 @@ def _name_points(figure: Figure) -> None:
     renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
     figure.set_layout_engine("none")
     for axes in figure.axes:
-        marks = [(str(c.get_label()), axes.transData.transform(c.get_offsets())[0]) for c in axes.collections]
-        obstacles: list[Bbox] = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for _, (x, y) in marks]
-        for scheme, (x, y) in sorted(marks, key=lambda mark: -mark[1][1]):
+        marks = [
+            (str(c.get_label()), axes.transData.transform(c.get_offsets())[0], _reach(c, figure.dpi))
+            for c in axes.collections
+        ]
+        obstacles: list[Bbox] = [Bbox.from_extents(x - r, y - r, x + r, y + r) for _, (x, y), r in marks]
+        for scheme, (x, y), reach in sorted(marks, key=lambda mark: -mark[1][1]):
             text = axes.text(0, 0, label(scheme), fontsize=10)
             box = text.get_window_extent(renderer)
             text.remove()
-            directions = product((9, 18, 30, 44), np.arange(0, 2 * np.pi, np.pi / 8))
+            directions = product((reach + 4, reach + 13, reach + 25, reach + 39), np.arange(0, 2 * np.pi, np.pi / 8))
             boxes = [_label_box(box, x, y, radius, angle) for radius, angle in directions]
             best = min(boxes, key=lambda b: (_covered_area(b, obstacles, axes.bbox), _distance(b, x, y)))
             obstacles.append(best)
-            far = _distance(best, x, y) > 14
+            far = _distance(best, x, y) > reach + 9
             to_data = axes.transData.inverted().transform
             position = to_data(((best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2))
             policy = scheme.startswith(POLICY_PREFIX)
@@ -342,6 +358,11 @@ def _name_points(figure: Figure) -> None:
                 arrowprops={"arrowstyle": "-", "color": INK, "alpha": 0.35, "linewidth": 0.7} if far else None,
                 zorder=5,
             )
+
+
+def _reach(mark: Any, dots_per_inch: float) -> float:
+    """Return half of a mark's width, and at least 5 (pixels)."""
+    return max(5.0, math.sqrt(mark.get_sizes()[0]) / 2 * dots_per_inch / 72)
 
 
 def _label_box(box: Bbox, x: float, y: float, radius: float, angle: float) -> Bbox:

@@ -18,6 +18,7 @@ from sagecc.collector.lab.boot import WATCHDOG_S, Controller, Recording, run_gue
 from sagecc.collector.lab.spec import Drive, EpisodeSpec, episode_spec, flow_drives
 from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
+from sagecc.common.fairness import jain_index
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.flows import FLOWS_SCHEMA
@@ -237,6 +238,9 @@ def episode_from_recording(
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     _, disturbance = undisturbed(scheme)
     played = _shortened(disturbance.environment(environment, spec.name), recording)
+    sha256 = hashlib.sha256(samples.tobytes()).hexdigest()
+    recording = replace(recording, samples=_without_fins(recording.samples, environment))
+    samples = recording.samples[recording.samples["flow"] == 0]
     flows = tuple(
         _summary(recording, number, name, flow.start_s, min(played.stop_of(flow), stopped_s))
         for number, (name, flow) in enumerate(zip(schemes, played.all_flows, strict=True))
@@ -250,11 +254,22 @@ def episode_from_recording(
         seed=seed,
         rows=_rows(spec.name, samples, bool(disturbance)),
         flows=flows,
-        sha256=hashlib.sha256(samples.tobytes()).hexdigest(),
+        sha256=sha256,
         spec_sha256=spec.sha256,
         jain_index=jain,
         every_flow=_every_flow(spec.name, schemes, recording.samples) if every_flow else None,
     )
+
+
+def _without_fins(samples: npt.NDArray[np.void], environment: Environment) -> npt.NDArray[np.void]:
+    """Return samples whose receivers count what a transfer sends alone: TCP counts its FIN as a byte."""
+    sizes = [flow.size_bytes for flow in environment.all_flows]
+    if not any(sizes):
+        return samples
+    most = np.array([np.iinfo(np.uint64).max if size is None else size for size in sizes], np.uint64)
+    samples = samples.copy()
+    samples["received_bytes"] = np.minimum(samples["received_bytes"], most[samples["flow"]])
+    return samples
 
 
 def _shortened(environment: Environment, recording: Recording) -> Environment:
@@ -268,15 +283,6 @@ def _shortened(environment: Environment, recording: Recording) -> Environment:
     )
     cross = tuple(replace(each, flow=other) for each, other in zip(environment.cross, others, strict=True))
     return replace(environment, flow=flow, cross=cross)
-
-
-def jain_index(rates: Sequence[float]) -> float | None:
-    """Return Jain's fairness index, (sum x)^2 / (n sum x^2), or None where no rate is above 0.
-
-    It is 1 for equal rates and 1/n where one flow takes all.
-    """
-    squares = sum(rate * rate for rate in rates)
-    return sum(rates) ** 2 / (len(rates) * squares) if squares else None
 
 
 def shared_jain_index(environment: Environment, received: Sequence[ReceiverCounts]) -> float | None:
@@ -337,10 +343,10 @@ def _summary(recording: Recording, flow: int, scheme: str, start_s: float, stop_
     last = samples[-1]
     unit_ms = wire.DELAY_UNIT_NS / 1e6
     packets = float(last["link_packets"])
-    completion_ns = recording.completions_ns.get(flow)  # then the receiver has counted the FIN as a byte
+    completion_ns = recording.completions_ns.get(flow)
     return FlowSummary(
         scheme=scheme,
-        goodput_mbps=float(last["received_bytes"] - (completion_ns is not None)) * 8 / 1e6 / (stop_s - start_s),
+        goodput_mbps=float(last["received_bytes"]) * 8 / 1e6 / (stop_s - start_s),
         delay_mean_ms=float(last["link_delay_ns"]) / packets / 1e6 if packets else math.nan,
         delay_p95_ms=float(np.percentile(delays, 95)) * unit_ms if len(delays) else math.nan,
         sent_packets=int(last["link_packets"]) + int(last["link_drops"]),

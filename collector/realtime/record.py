@@ -24,6 +24,7 @@ from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
 from sagecc.schemas.schemes import is_driven
 
 _FIELDS = (
+    ("state", "u1", 0),
     ("ca_state", "u1", 1),
     ("flags", "u1", 7),
     ("mss_bytes", "<u4", 16),
@@ -70,10 +71,12 @@ SAMPLES = np.dtype(
 )
 assert SAMPLES.itemsize == SAMPLE.size
 
+CLOSE_WAIT = 8
+"""State of a receiver to which the sender's FIN has come (include/net/tcp_states.h)."""
 APP_LIMITED = 1
 """tcpi_delivery_rate_app_limited: the lowest bit of the byte `flags`."""
 
-_NOT_COLUMNS = {"flags", "received_bytes", "rto_total", "notsent_bytes", "rwnd_limited_us"}
+_NOT_COLUMNS = {"state", "flags", "received_bytes", "rto_total", "notsent_bytes", "rwnd_limited_us"}
 _SENDER_COLUMNS = tuple(name for name, *_ in _FIELDS if name not in _NOT_COLUMNS)
 """Raw columns that are fields of the sender's TCP_INFO, unchanged."""
 
@@ -243,6 +246,7 @@ def make_episode(
     samples = sent[sent["flow"] == 0]
     if not len(samples) or not len(link.flow):
         raise SageccError(f"episode {name}: the flow never got through (no sample in {environment.duration_s:g} s)")
+    received = _without_fins(received)
     rows = _rows(name, samples, received[received["flow"] == 0], link)
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     flows = tuple(
@@ -264,6 +268,13 @@ def make_episode(
         spec_sha256=spec,
         jain_index=jain,
     )
+
+
+def _without_fins(received: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return receivers' SAMPLES that count data alone: TCP counts a FIN as a byte."""
+    received = received.copy()
+    received["info"]["received_bytes"] -= received["info"]["state"] == CLOSE_WAIT
+    return received
 
 
 def lives_s(environment: Environment) -> tuple[tuple[float, float], ...]:

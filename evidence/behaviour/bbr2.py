@@ -14,8 +14,9 @@ from tqdm import tqdm
 
 from evidence.machine import KERNEL, save
 from sagecc.cli import errors_in_one_line
-from sagecc.collector.lab.episode import jain_index, run_episode
+from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import bottleneck
+from sagecc.common.fairness import jain_index
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell
 
 SCHEMES = {"v1": "bbr", "v2": "bbr2"}

@@ -18,8 +18,9 @@ from evidence.machine import KERNEL, CpuTime, save
 from evidence.rivals.networks import cellular
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.boot import per_flow
-from sagecc.collector.lab.episode import Episode, jain_index, run_episode
+from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.run.grid import bottleneck
+from sagecc.common.fairness import jain_index
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.flow.window import UNLIMITED, pacing_rates
 from sagecc.execution.lab.controllers import play_episode

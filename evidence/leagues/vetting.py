@@ -7,7 +7,6 @@ Virtual time: all but the CPU time hang on the kernel's bytes and the policies' 
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,7 @@ RUNS = Path(".cache/bench-vetting")
 
 
 def _row(verdict: Verdict, scheme: str) -> dict[str, Any]:
-    value = verdict.value
-    return {
-        "condition": verdict.condition.name,
-        "scheme": scheme.rpartition(":")[2],
-        "value": value if value is not None and math.isfinite(value) else None,
-        "where": verdict.where,
-        "met": verdict.met,
-        "failures": dict(verdict.failures),
-    }
+    return {"condition": verdict.condition.name, "scheme": scheme.rpartition(":")[2], **verdict.as_json()}
 
 
 def main() -> None:

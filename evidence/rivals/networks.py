@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sagecc.collector.lab.episode import Episode, jain_index
+from sagecc.collector.lab.episode import Episode
 from sagecc.collector.run.grid import bottleneck
+from sagecc.common.fairness import jain_index
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Environment, Flow, Trace, dumbbell
 

@@ -4,6 +4,7 @@
 Its folder has
 
     runs/DIRECTION-SCHEME-NUMBER.npz   what both ends recorded of a run, as soon as it has ended
+    runs/failed.json                   runs that failed, and why
     raw/                               raw trajectories of all runs, as 'sagecc collect' has them
     measure.json                       the path, and the numbers of each run
 
@@ -12,22 +13,41 @@ The last two are made again from the runs whenever some were added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagecc.collector.lab.episode import Episode
 from sagecc.collector.realtime.record import check_host_scheme
 from sagecc.common.errors import SEE_DOCTOR, SageccError
-from sagecc.execution.measure.client import Session
+from sagecc.common.terminals import one_line
+from sagecc.execution.measure.client import RunLog, Session
 from sagecc.execution.measure.driven import in_kernel
-from sagecc.execution.measure.runs import MeasuredRun, PlannedRun, finished, planned
+from sagecc.execution.measure.runs import (
+    MeasuredRun,
+    PlannedRun,
+    RunOrigin,
+    add_failed,
+    failed,
+    finished,
+    planned,
+)
 from sagecc.execution.measure.stream import BrokenError
 from sagecc.execution.measure.trajectory import TimedRun, episode, path_environment, timed, write_raw
 from sagecc.execution.stock.kernel_scheme import why_not
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.measured import DOWN, UP, MeasuredHost, MeasuredNumbers, MeasuredPath
+from sagecc.schemas.measured import (
+    DOWN,
+    UP,
+    FailedRun,
+    HostVersions,
+    MeasuredHost,
+    MeasuredNumbers,
+    MeasuredPath,
+)
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 RAW = "raw"
@@ -61,6 +81,22 @@ class Campaign:
     stall_s: float
     """For how long nothing may get through in a run (s)."""
 
+    @property
+    def command(self) -> str:
+        """What measures it, but for key and folder."""
+        directions = self.directions[0] if len(self.directions) == 1 else "both"
+        options = {
+            "schemes": ",".join(self.schemes),
+            "runs": str(self.rounds),
+            "duration": f"{self.duration_s:g}",
+            "direction": directions,
+            "seed": str(self.seed),
+            "stall": f"{self.stall_s:g}",
+            "port": str(self.port),
+        }
+        given = [word for name, value in options.items() for word in (f"--{name}", value)]
+        return shlex.join(["sagecc", "measure", self.host, *given])
+
 
 def measure(
     campaign: Campaign,
@@ -81,34 +117,49 @@ def measure(
     Raises:
         SageccError: the server or a scheme cannot be had, or the path broke; what is finished stays.
     """
-    _check_same(campaign, finished(folder))
+    there = finished(folder)
     try:
         with Session(campaign.host, campaign.port, key, campaign.stall_s) as session:
+            cells = _cells(campaign, session, tell)
+            origin = RunOrigin(HostVersions.here(), session.server, campaign.command)
+            _check_same(campaign, origin, there)
             if campaign.duration_s > session.max_duration_s:
                 raise SageccError(
                     f"{campaign.host} allows runs of {session.max_duration_s:g} s at most, not {campaign.duration_s:g}"
                 )
-            plan = planned(_cells(campaign, session, tell), campaign.rounds, campaign.seed)
+            plan = planned(cells, campaign.rounds, campaign.seed)
             for number, run in enumerate(plan):
                 if not run.file(folder).exists():
                     show(run, number, len(plan))
-                    _measured(run, campaign, session).save(folder)
+                    with _noting_failure(run, folder):
+                        log = _measured(run, campaign, session)
+                        name = (run.direction, run.scheme, run.number)
+                        measured = MeasuredRun(*name, campaign.host, campaign.duration_s, log, origin)
+                        timed(measured)  # before it is kept
+                    measured.save(folder)
     finally:
         if runs := finished(folder):
-            summarise(campaign.host, runs, folder)
+            summarise(runs, failed(folder), folder)
 
 
-def _measured(run: PlannedRun, campaign: Campaign, session: Session) -> MeasuredRun:
+@contextmanager
+def _noting_failure(run: PlannedRun, folder: Path) -> Iterator[None]:
+    began_unix_s = time.time()
+    try:
+        yield
+    except SageccError as error:
+        add_failed(FailedRun(run.direction, run.scheme, run.number, began_unix_s, one_line(str(error))), folder)
+        raise
+
+
+def _measured(run: PlannedRun, campaign: Campaign, session: Session) -> RunLog:
     try:
         with nullcontext("") if run.direction == DOWN else in_kernel(run.scheme) as kernel_scheme:
-            log = session.run(run.direction, run.scheme, kernel_scheme, campaign.duration_s)
+            return session.run(run.direction, run.scheme, kernel_scheme, campaign.duration_s)
     except BrokenError as error:
         raise SageccError(
             f"{campaign.host}: run '{run.name}' broke: {error}; the same command measures what is missing"
         ) from None
-    measured = MeasuredRun(run.direction, run.scheme, run.number, campaign.host, campaign.duration_s, log)
-    timed(measured)  # before it is kept
-    return measured
 
 
 def _cells(campaign: Campaign, session: Session, tell: Callable[[str], None]) -> list[tuple[str, str]]:
@@ -150,16 +201,22 @@ def _why_not_here(scheme: str) -> str | None:
     return None
 
 
-def _check_same(campaign: Campaign, runs: Sequence[MeasuredRun]) -> None:
+def _check_same(campaign: Campaign, origin: RunOrigin, runs: Sequence[MeasuredRun]) -> None:
+    """Raise SageccError where runs that are there are of another host, duration or version, as far as that is known."""
     for run in runs:
-        for name, was, now in (("host", run.host, campaign.host), ("duration", run.duration_s, campaign.duration_s)):
-            if was != now:
+        for name, was, now in (
+            ("host", run.host, campaign.host),
+            ("duration", run.duration_s, campaign.duration_s),
+            ("version here", run.origin.client, origin.client),
+            (f"version at {campaign.host}", run.origin.server, origin.server),
+        ):
+            if was != now and was is not None and now is not None:
                 raise SageccError(
                     f"run '{run.name}' there has another {name}, {was} and not {now}: choose another --out"
                 )
 
 
-def summarise(host: str, runs: Sequence[MeasuredRun], folder: Path) -> None:
+def summarise(runs: Sequence[MeasuredRun], failures: Sequence[FailedRun], folder: Path) -> None:
     """Write a path's trajectories and numbers."""
     episodes, paths, numbers = [], [], []
     for direction in (UP, DOWN):
@@ -172,7 +229,16 @@ def summarise(host: str, runs: Sequence[MeasuredRun], folder: Path) -> None:
             numbers += [_numbers(*each) for each in zip(own, in_one_time, made, strict=True)]
             episodes += made
     write_raw(episodes, folder / RAW)
-    MeasuredHost(host, tuple(paths), tuple(numbers)).write(folder)
+    origins = [run.origin for run in sorted(runs, key=lambda run: run.clock.before.at_ns)]
+    MeasuredHost(
+        host=runs[0].host,
+        paths=tuple(paths),
+        runs=tuple(numbers),
+        clients=tuple(dict.fromkeys(each.client for each in origins if each.client)),
+        servers=tuple(dict.fromkeys(each.server for each in origins if each.server)),
+        commands=tuple(dict.fromkeys(each.command for each in origins if each.command)),
+        failures=tuple(failures),
+    ).write(folder)
 
 
 def _path(direction: str, path: Environment) -> MeasuredPath:
@@ -202,4 +268,5 @@ def _numbers(run: MeasuredRun, each: TimedRun, made: Episode) -> MeasuredNumbers
         missed_ticks=each.missed,
         notice=tested.notice,
         sha256=made.sha256,
+        began_unix_s=clock.before.at_ns / 1e9,
     )

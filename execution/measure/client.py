@@ -13,7 +13,7 @@ from sagecc.common.errors import SageccError
 from sagecc.execution.measure.channel import STRANGER_S, ControlChannel, LostError, Message, connect
 from sagecc.execution.measure.clock import ClockOffset, HostClock, RoundTrip, RunClock
 from sagecc.execution.measure.stream import BrokenError, Log, Receiver, Sender, Stream, stamped
-from sagecc.schemas.measured import DOWN, UP
+from sagecc.schemas.measured import DOWN, UP, HostVersions
 from sagecc.schemas.schemes import is_driven
 
 Number = TypeVar("Number", int, float)
@@ -64,6 +64,7 @@ class Session:
             self._data_port = _number(allowed, "data_port", host, int)
             self.max_duration_s = _number(allowed, "max_duration_s", host, float)
             self._max_rate_mbps = _number(allowed, "max_rate_mbps", host, float)
+            self.server = HostVersions.told(allowed.get("versions"))
         except BaseException:
             self._channel.close()
             raise

@@ -28,7 +28,7 @@ from sagecc.execution.measure.channel import STRANGER_S, ControlChannel, ServerI
 from sagecc.execution.measure.clock import HostClock
 from sagecc.execution.measure.driven import in_kernel
 from sagecc.execution.measure.stream import Receiver, Sender, Stream, stamped
-from sagecc.schemas.measured import DOWN, UP
+from sagecc.schemas.measured import DOWN, UP, HostVersions
 from sagecc.schemas.schemes import POLICY_PREFIX, is_driven
 
 LOG = logging.getLogger("sagecc")
@@ -168,7 +168,8 @@ class MeasureServer:
             return
         LOG.info("%s: measures", peer)
         try:
-            channel.send({**asdict(self._allowed), "data_port": self.ports[1]})
+            versions = asdict(HostVersions.here())
+            channel.send({**asdict(self._allowed), "data_port": self.ports[1], "versions": versions})
             while (message := channel.receive()).get("do") != "end":
                 self._answer(channel, message, peer)
             LOG.info("%s: done", peer)

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -18,6 +15,7 @@ from sagecc.leagues.colours import DASHES, strokes
 from sagecc.leagues.html import Html, TableRow
 from sagecc.leagues.plots import SET_TITLES, label, plane_figure
 from sagecc.leagues.report.contents import Contents
+from sagecc.leagues.report.frame import framed
 from sagecc.leagues.report.made import Made
 from sagecc.leagues.report.numbers import numbers
 from sagecc.leagues.report.pictures import (
@@ -58,7 +56,6 @@ MAX_SHOWN = 4
 _DASH_ARRAYS = dict(zip(DASHES, ("none", "7 3", "8 3 2 3", "2 2"), strict=True))
 """By the pattern of a line, how SVG names it."""
 
-_HERE = Path(__file__).parent
 _PAGE = html.macros("report.html.j2")
 
 
@@ -79,7 +76,6 @@ def render(
         made: what its footer says; by default it has none.
     """
     figures = league_pictures(contents) if pictures is None else pictures
-    style, script = (_source("report.css", "league.css"), _source("tables.js", "report.js"))
     samples = _sample(contents, trajectories, named)
     sections = [
         ("standings", "Standings", _standings(contents)),
@@ -93,7 +89,7 @@ def render(
             "Over time",
             _explorer(contents, samples, [p for p in figures if p.name.startswith("example")]),
         ),
-        ("friendliness", "Beside other flows", _friendliness(contents)),
+        ("friendliness", "Next to other flows", _friendliness(contents)),
         *((name, title, _analysis(contents, name)) for name, (title, _) in ANALYSES.items()),
         ("training", "How the policies were trained", _training(contents)),
         ("rules-compared", "Ranks by other rules", _robustness(contents)),
@@ -101,17 +97,7 @@ def render(
         ("rules", "How it was scored", _rules(contents)),
     ]
     parts = [(name, title, text) for name, title, text in sections if text]
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"{html.POLICY}; img-src data:; script-src 'sha256-{digest}'"
-    return html.document(_title(contents), style, policy, _head(contents), parts, script, _foot(made))
-
-
-def _source(*names: str) -> str:
-    return "".join((_HERE / name).read_text(encoding="utf-8") for name in names)
-
-
-def _foot(made: Made | None) -> str:
-    return "" if made is None else f"sagecc {made.version}: {made.command}."
+    return framed(_title(contents), _head(contents), parts, ("tables.js", "report.js"), made)
 
 
 def _title(contents: Contents) -> str:
@@ -426,7 +412,7 @@ def _play_options(options: Mapping[str, Any]) -> str:
 def _rules(contents: Contents) -> Html:
     summary = contents.summary
     rules = summary["rules"]
-    alone, beside = ("Set I", "Set II") if _of_paper(summary["environments"]) else ("Alone", "Beside competitors")
+    alone, beside = ("Set I", "Set II") if _of_paper(summary["environments"]) else ("Alone", "Next to competitors")
     friendly = {
         "score": "best / (1 - margin)",
         "rate": "the margin around the rates whose distance from f is the best",

@@ -4,12 +4,12 @@
 (() => {
   const text = (cell) => cell.textContent.replace(/\s+/g, " ").trim();
 
-  // Numbers by size, words by the alphabet; cells without a number come last.
+  // Numbers by size, equal ones and words by the alphabet; cells without a number come last.
   function compare(a, b, way) {
     const [x, y] = [parseFloat(a), parseFloat(b)];
     if (Number.isNaN(x) && Number.isNaN(y)) return way * a.localeCompare(b);
     if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
-    return way * (x - y);
+    return way * (x - y || a.localeCompare(b));
   }
 
   function sort(table, column, title) {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from sagecc.common import fairness
 from sagecc.schemas.environment import Environment
 
 INTERVAL_S = 0.5
@@ -32,8 +33,7 @@ def fair_shares(series: pl.DataFrame, environment: Environment) -> float:
 
 def jain_index(series: pl.DataFrame, environment: Environment) -> float:
     """Return Jain's index of the flows' mean goodputs over the scoring windows."""
-    means = np.array(_means(_scored(series, environment)))
-    return float(means.sum() ** 2 / max(len(means) * (means**2).sum(), 1e-9))
+    return fairness.jain_index(_means(_scored(series, environment))) or 0.0
 
 
 def lost_percent(series: pl.DataFrame, environment: Environment) -> float:

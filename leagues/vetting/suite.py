@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.study.collect import collect, lab_identity
@@ -44,6 +46,16 @@ class Verdict:
     def met(self) -> bool:
         """Whether the scheme meets the condition."""
         return self.value is not None and self.condition.meets(self.value)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what it says, for JSON; an infinite number is None."""
+        value = self.value
+        return {
+            "value": value if value is not None and math.isfinite(value) else None,
+            "where": self.where,
+            "met": self.met,
+            "failures": dict(self.failures),
+        }
 
 
 @dataclass(frozen=True)

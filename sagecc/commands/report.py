@@ -11,10 +11,13 @@ import click
 from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
+from sagecc.execution.measure.folders import load_measured
 from sagecc.leagues.report.files import write
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.made import Made
+from sagecc.leagues.report.measured import write_measured
 from sagecc.leagues.report.series import MAX_TRAJECTORIES
+from sagecc.network import exclude
 from sagecc.options import (
     LEAGUE,
     analysis_folder,
@@ -44,7 +47,7 @@ PAGE = "report.html"
     "-o",
     "--out",
     type=PATH,
-    show_default=f"{LEAGUE.parent / PAGE}, of a set {league_folder('NAME') / PAGE}",
+    show_default=f"{LEAGUE.parent / PAGE}, of a set {league_folder('NAME') / PAGE}, of measured paths FOLDER/{PAGE}",
 )
 @click.option("--pictures", type=PATH, help="A folder for the still pictures as PNG files.")
 @click.option(
@@ -53,6 +56,13 @@ PAGE = "report.html"
     default=MAX_TRAJECTORIES,
     show_default=True,
     help="How many may be looked at in the page, about 1 kB each; of a larger league it has a sample of networks.",
+)
+@click.option(
+    "--measured",
+    multiple=True,
+    type=PATH,
+    metavar="FOLDER",
+    help="Measured paths in FOLDER, instead of a league (repeatable).",
 )
 @click.option("--network", "ids", multiple=True, metavar="ID", help="A network to have in any case (repeatable).")
 def command(
@@ -63,18 +73,26 @@ def command(
     out: Path | None,
     pictures: Path | None,
     trajectories: int,
+    measured: tuple[Path, ...],
     ids: tuple[str, ...],
 ) -> None:
-    """Write a league as one HTML page that opens without a network.
+    """Write a league or measured paths as one HTML page that needs no network.
 
     \b
     sagecc report
     sagecc report --league leagues/results --out mine.html
     sagecc report --environments cellular --pictures pictures
+    sagecc report --measured measured
 
     It shows standings, where each scheme wins, trajectories, friendliness and trainings. Distance to the pool,
     similarity and t-SNE are in it where they were measured.
     """
+    if measured:
+        exclude("--measured", "environments", "league", "raw", "analysis", "pictures", "trajectories", "ids")
+        page = out or measured[0] / PAGE
+        write_measured(load_measured(measured), page, Made.by(sys.argv[1:]))
+        _told(page)
+        return
     own = None
     if environments is not None:
         from sagecc.collector.run.set_file import load_set  # pydantic takes time to load
@@ -88,4 +106,8 @@ def command(
         if unknown:
             raise SageccError(f"--network {min(unknown)}: the league has no trajectory in a network of that id")
         write(contents, out, pictures, trajectories, ids, Made.by(sys.argv[1:]))
-    click.echo(f"report: {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    _told(out)
+
+
+def _told(page: Path) -> None:
+    click.echo(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")

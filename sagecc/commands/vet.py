@@ -128,9 +128,6 @@ def _result(verdict: Verdict) -> dict[str, Any]:
         "says": condition.says,
         "unit": condition.unit,
         "at_least" if condition.least else "at_most": condition.limit,
-        "value": values.get(verdict.where),
-        "where": verdict.where,
-        "met": verdict.met,
+        **verdict.as_json(),
         "values": values,
-        "failures": dict(verdict.failures),
     }

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from sagecc.collector.lab.episode import Episode, jain_index
+from sagecc.collector.lab.episode import Episode
+from sagecc.common.fairness import jain_index
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, dumbbell
 from tests.collector.conftest import Play
 from tests.helpers.networks import network

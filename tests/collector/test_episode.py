@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagecc.collector.lab.boot import Recording
-from sagecc.collector.lab.episode import ReceiverCounts, episode_from_recording, jain_index, shared_jain_index
+from sagecc.collector.lab.episode import ReceiverCounts, episode_from_recording, shared_jain_index
 from sagecc.collector.lab.spec import episode_spec
+from sagecc.common.fairness import jain_index
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 from tests.helpers.networks import network

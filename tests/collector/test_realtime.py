@@ -26,7 +26,7 @@ from sagecc.collector.realtime.endpoint import Specification
 from sagecc.collector.realtime.host import run_on_host, why_not
 from sagecc.collector.realtime.mahimahi import LEAD_MS, queue_options, read_log, run_mahimahi, uplink_ms
 from sagecc.collector.realtime.process import Program, endpoint_command
-from sagecc.collector.realtime.record import LinkLog, rate_capacity
+from sagecc.collector.realtime.record import CLOSE_WAIT, SAMPLES, LinkLog, make_episode, rate_capacity
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, Policer, RateStep, Trace
 from sagecc.schemas.raw import RAW_SCHEMA
@@ -45,6 +45,23 @@ on_host = pytest.mark.skipif(HERE is not None, reason=str(HERE))
 
 def link(environment: Environment, **fields: Any) -> Environment:
     return replace(environment, links=(replace(environment.links[0], **fields),))
+
+
+# ---- samples ----
+
+
+def test_a_fin_is_no_byte() -> None:
+    """1000 bytes in the second; the FIN, which TCP counts as the 1001st, comes before the last tick."""
+    sent, received = np.zeros(3, SAMPLES), np.zeros(2, SAMPLES)
+    sent["t_ns"] = np.array([10, 20, 30]) * 10**6
+    received["t_ns"] = np.array([15, 25]) * 10**6
+    received["info"]["received_bytes"], received["info"]["state"] = [1000, 1001], [1, CLOSE_WAIT]
+    one, none, line = np.ones(1, np.int64), np.empty(0, np.int64), np.array([0, 10**9])
+    log = LinkLog(0 * one, 1500 * one, one, 2 * one, 10**6 * one, none, none, line, line)
+    made = make_episode(network(duration_s=1), "cubic", 0, "e", sent=sent, received=received, link=log)
+    assert made.rows["received_bytes"].to_pylist() == [0, 1000, 1000]
+    assert made.flows[0].goodput_mbps == 0.008
+    assert received["info"]["received_bytes"].tolist() == [1000, 1001]
 
 
 # ---- traces ----

@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.collector.lab.boot import Recording, per_flow, run_guest
-from sagecc.collector.lab.episode import jain_index, run_episode
+from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.lab.spec import episode_spec
+from sagecc.common.fairness import jain_index
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link
 from sagecc.schemas.schemes import OTHERS, SCHEMES

@@ -31,14 +31,14 @@ from sagecc.execution.measure.channel import ServerIdentity, connect
 from sagecc.execution.measure.client import Session
 from sagecc.execution.measure.clock import ClockOffset, HostClock, RoundTrip, RunClock
 from sagecc.execution.measure.key import make_key, read_key
-from sagecc.execution.measure.runs import PlannedRun, finished, planned
+from sagecc.execution.measure.runs import PlannedRun, RunOrigin, finished, planned
 from sagecc.execution.measure.server import Allowed, MeasureServer
 from sagecc.execution.measure.stream import BrokenError, Receiver, Stream, stamped
 from sagecc.execution.measure.trajectory import TimedRun, link_log, one_way_delays, path_environment
 from sagecc.leagues.measured import path_results
 from sagecc.leagues.plots import measured_figure
 from sagecc.pool.derivation import build_pool
-from sagecc.schemas.measured import DOWN, UP, MeasuredHost, MeasuredNumbers, MeasuredPath, measurements
+from sagecc.schemas.measured import DOWN, UP, HostVersions, MeasuredHost, MeasuredNumbers, MeasuredPath, measurements
 from tests.helpers.measured_path import ADDRESSES, CLIENT, SERVER, MeasuredNetwork
 from tests.helpers.stock import ENVIRONMENT, NO_NETWORK, SAGECC, on_stock_kernel
 
@@ -239,6 +239,46 @@ def test_finished_runs_stay_and_the_missing_are_measured(tmp_path: Path) -> None
     kept = shown[1].file(tmp_path)
     assert kept.read_bytes() == before[kept]
     assert len(measurements([tmp_path])[0].runs) == len(finished(tmp_path)) == 4
+
+
+def test_a_wrong_name_is_said_before_another_duration(tmp_path: Path) -> None:
+    with serving() as port:
+        measure(campaign(port, schemes=("reno",), directions=(UP,)), KEY, tmp_path, silent, silent)
+        with pytest.raises(SageccError, match="nosuch cannot be measured"):
+            measure(campaign(port, schemes=("nosuch",), duration_s=1), KEY, tmp_path, silent, silent)
+
+
+def test_a_folder_is_of_one_kernel(tmp_path: Path) -> None:
+    with serving() as port:
+        asked = campaign(port, schemes=("reno",), directions=(UP,))
+        measure(asked, KEY, tmp_path, silent, silent)
+        (run,) = finished(tmp_path)
+        other = replace(run.origin, server=HostVersions("Linux 1.0", "0.1"))
+        replace(run, origin=other).save(tmp_path)
+        with pytest.raises(SageccError, match=r"another version at 127.0.0.1, Linux 1\.0 with sagecc 0\.1 and not"):
+            measure(replace(asked, rounds=2), KEY, tmp_path, silent, silent)
+        replace(run, origin=RunOrigin()).save(tmp_path)  # of version 1.0, which did not say
+        measure(replace(asked, rounds=2), KEY, tmp_path, silent, silent)
+    (found,) = measurements([tmp_path])
+    assert len(found.runs) == 2 and found.servers == (HostVersions.here(),)
+
+
+def test_a_run_that_fails_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise BrokenError("nothing got through for 5 s")
+
+    with serving() as port:
+        asked = campaign(port, schemes=("reno",), directions=(UP,))
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "run", broken)
+            with pytest.raises(SageccError, match=r"run 'up reno 0' broke: nothing got through for 5 s; the same"):
+                measure(asked, KEY, tmp_path, silent, silent)
+        assert not (tmp_path / "measure.json").exists()
+        measure(asked, KEY, tmp_path, silent, silent)
+    (found,) = measurements([tmp_path])
+    (failure,) = found.failures
+    assert len(found.runs) == 1 and (failure.direction, failure.scheme, failure.number) == (UP, "reno", 0)
+    assert abs(failure.began_unix_s - time.time()) < 600 and "nothing got through for 5 s" in failure.reason
 
 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:
@@ -465,7 +505,7 @@ def test_folders_of_paths_are_compared(tmp_path: Path) -> None:
     [
         (None, "has no measure.json: 'sagecc measure HOST"),
         ("{}", "is not what 'sagecc measure' writes"),
-        ('{"version": "2.0"}', "has version 2.0, this program reads 1.0: measure again"),
+        ('{"version": "2.0"}', "has version 2.0, this program reads 1.1: measure again"),
         ('{"version": "1.0", "host": "a", "paths": [], "runs": [{}]}', "is not what 'sagecc measure' writes"),
         ('{"version": "1.0", "host": "a"', "measure.json"),
     ],

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sagecc.collector.lab.episode import jain_index, run_episode
+from sagecc.collector.lab.episode import run_episode
+from sagecc.common.fairness import jain_index
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import play_episode, policy_controller

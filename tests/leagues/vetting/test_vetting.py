@@ -41,7 +41,8 @@ def test_shares_by_hand() -> None:
     assert fair_shares(both, link) == pytest.approx(1.5)
     assert jain_index(both, link) == pytest.approx(64 / 80)
     assert lost_percent(both, link) == pytest.approx(3)
-    assert fair_shares(series([[0.0] * 4, [0.0] * 4]), link) == 0
+    silent = series([[0.0] * 4, [0.0] * 4])
+    assert fair_shares(silent, link) == jain_index(silent, link) == 0
 
 
 def test_recovery_by_hand() -> None:
@@ -64,6 +65,15 @@ def test_the_worst_network_decides() -> None:
     worst = suite.Verdict(least, {"a": 0.94, "b": 1.0}, {})
     assert (worst.where, worst.value, worst.met) == ("a", 0.94, False)
     assert not suite.Verdict(least, {"a": 1.0}, {"b": "the guest died"}).met
+
+
+def test_a_verdict_in_json_has_no_infinity() -> None:
+    most = CONDITIONS["outage"]
+    never = suite.Verdict(most, {"a": 1.0, "b": float("inf")}, {}).as_json()
+    assert never == {"value": None, "where": "b", "met": False, "failures": {}}
+    failed = suite.Verdict(most, {"a": 1.0}, {"b": "the guest died"}).as_json()
+    assert failed == {"value": None, "where": "b", "met": False, "failures": {"b": "the guest died"}}
+    assert suite.Verdict(most, {"a": 1.0}, {}).as_json()["value"] == 1.0
 
 
 def test_the_shipped_policy_recovers_and_bears_lost_acks(kernel: Path, tmp_path: Path) -> None:
