@@ -66,7 +66,7 @@ SIMILARITY = 1
 TSNE = 1
 """`sagecc tsne`."""
 
-REPORT = 4
+REPORT = 5
 """`sagecc report`: the league's page and pictures."""
 
 STUDY = 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,12 +28,12 @@ from sagecc.common.marks import remove_leftover
 from sagecc.common.parquet import read_parquet
 from sagecc.common.tables import UNREADABLE, reading_error
 from sagecc.pool.derivation import POOL_MARK, PoolOptions
+from sagecc.pool.readme import README_FILE, is_ours, write_readme
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.pool import COLUMNS_FILE, INPUT_KEY, dictionary, episode_schema, nullable_columns
 from sagecc.schemas.schemes import is_disturbed
 
 _TABLES = (EPISODES_FILE, COLUMNS_FILE)
-_JOINED_MARK = replace(POOL_MARK, names=rf"{POOL_MARK.names}|set=.+")
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}
 
 
@@ -69,7 +70,9 @@ def join_pools(pools: Sequence[Path], out: Path) -> Manifest:
         if rows == {name: entry for name, (_, entry) in entries.items()} and old_manifest.about == manifests[0].about:
             return old_manifest
     fresh = out.with_name(f".tmp-{out.name}")
-    _JOINED_MARK.check_whole(out)
+    described = f"|{re.escape(README_FILE)}" if is_ours(out / README_FILE) else ""
+    mark = replace(POOL_MARK, names=f"{POOL_MARK.names}|set=.+{described}")
+    mark.check_whole(out)
     remove_leftover(fresh)
     fresh.mkdir(parents=True)
     try:
@@ -78,7 +81,8 @@ def join_pools(pools: Sequence[Path], out: Path) -> Manifest:
         tables = _write_tables(pools, fresh, identity, PoolOptions.of(manifests[0].about))
         manifest = Manifest(manifests[0].about, tables | {name: entry for name, (_, entry) in entries.items()})
         manifest.write(fresh)
-        _JOINED_MARK.remove(out)
+        write_readme(fresh)
+        mark.remove(out)
         fresh.rename(out)
         sync(out.parent)
     finally:

@@ -23,10 +23,14 @@ TITLE = "# A pool of trajectories of TCP congestion control, by sagecc\n"
 def write_readme(pool: Path) -> None:
     """Describe a pool in its folder, in place of an earlier description; a README.md of somebody's own stays."""
     path, content = pool / README_FILE, text(pool).encode()
-    known = path.read_bytes() if path.is_file() else TITLE.encode()
-    if known != content and known.startswith(TITLE.encode()):
+    if is_ours(path) and not (path.exists() and path.read_bytes() == content):
         with write_atomically(path) as temporary:
             temporary.write_bytes(content)
+
+
+def is_ours(path: Path) -> bool:
+    """Tell whether a pool's README.md is one of these, or none is there."""
+    return not path.exists() or (path.is_file() and path.read_bytes().startswith(TITLE.encode()))
 
 
 def text(pool: Path) -> str:

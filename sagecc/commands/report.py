@@ -76,7 +76,7 @@ def command(
     measured: tuple[Path, ...],
     ids: tuple[str, ...],
 ) -> None:
-    """Write a league or measured paths as one HTML page that needs no network.
+    """Write a league, or measured paths, as one HTML page.
 
     \b
     sagecc report

@@ -12,6 +12,7 @@ from sagecc.common.errors import SageccError
 from sagecc.pool.checks import check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.joining import join_pools
+from sagecc.pool.readme import README_FILE
 from tests.helpers import files
 from tests.helpers.raw_episodes import META, write_partition
 
@@ -50,6 +51,20 @@ def test_a_joined_pool_has_the_bytes_of_one_derived_at_once(pools: tuple[Path, P
     stamp = (out / "manifest.json").stat().st_mtime_ns
     join_pools([base, own], out)
     assert (out / "manifest.json").stat().st_mtime_ns == stamp
+
+
+def test_another_join_takes_its_place_unless_there_is_a_readme_of_somebodys_own(
+    pools: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    base, own, both = pools
+    out = tmp_path / "joined"
+    join_pools([base], out)
+    join_pools([base, own], out)
+    assert (out / README_FILE).read_bytes() == (both / README_FILE).read_bytes()
+    (out / README_FILE).write_text("# My notes\n")
+    with pytest.raises(SageccError, match=README_FILE):
+        join_pools([base], out)
+    assert (out / README_FILE).read_text() == "# My notes\n"
 
 
 def test_without_links_files_are_copied(
