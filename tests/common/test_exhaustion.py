@@ -39,7 +39,7 @@ def test_it_is_told_by_what_the_exception_came_from() -> None:
 @pytest.mark.parametrize("limit_mb", [400, 700])
 def test_a_command_without_memory_ends_in_one_line_of_ours(limit_mb: int) -> None:
     """Where it cannot even load: the limit is in the line, and no traceback."""
-    command = [sys.executable, "-P", "-m", "sagecc", "run", "--scheme", "cubic", "--duration", "1"]
+    command = [sys.executable, "-P", "-m", "sagecc", "league", "--profile", "smoke"]
     done = subprocess.run(["prlimit", f"--as={limit_mb << 20}", *command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
