@@ -22,9 +22,9 @@ from sagecc.schemas.wire import NO_LIMIT
 
 BITS_PER_MBIT = 1e6
 EPSILON = 1e-6
+"""Of an interval: ticks are multiples of 10 ms only up to a float's rounding."""
 TOLERANCE, HOLD_S = 0.1, 1.0
 """A flow has converged once it stays within so much of its fair share for so long."""
-"""Of an interval: ticks are multiples of 10 ms only up to a float's rounding."""
 
 SERIES_SCHEMA = pa.schema(
     [

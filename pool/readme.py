@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,10 +67,15 @@ In Python, `polars.scan_parquet("set=*/scheme=*/part-*.parquet")` has the rows a
 """
 
 
+def column_table(columns: Iterable[tuple[str, str, str]]) -> str:
+    """Return a table in Markdown of columns: each one's name, unit and meaning."""
+    rows = (f"| `{name}` | {unit} | {meaning} |" for name, unit, meaning in columns)
+    return "\n".join(("| column | unit | meaning |", "|---|---|---|", *rows))
+
+
 def _columns(dictionary: pa.Table, table: str) -> str:
-    rows = (
-        f"| `{row['name']}` | {literal_text(row['unit'])} | {literal_text(row['formula'])} |"
+    return column_table(
+        (row["name"], literal_text(row["unit"]), literal_text(row["formula"]))
         for row in dictionary.to_pylist()
         if row["table"] == table
     )
-    return "\n".join(("| column | unit | meaning |", "|---|---|---|", *rows))

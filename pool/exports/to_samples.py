@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from sagecc.common.parts import PartWriter
 from sagecc.common.tables import reading_error
 from sagecc.pool.exports.about import SUMMARY, TITLE
 from sagecc.pool.exports.episodes import PoolSource
+from sagecc.pool.readme import column_table
 from sagecc.pool.view_columns import OF_EPISODES, OF_SAMPLES
 from sagecc.pool.views import has_raw, open_pool
 from sagecc.schemas.partitions import EPISODES_FILE, partition
@@ -82,9 +83,8 @@ def _as_in_the_view(column: Column) -> Column:
     return replace(column, name="capacity_step") if column.name == "step" else column
 
 
-def _table(columns: list[Column] | tuple[Column, ...]) -> str:
-    rows = (f"| `{column.name}` | {column.unit} | {column.formula} |" for column in columns)
-    return "\n".join(("| column | unit | meaning |", "|---|---|---|", *rows))
+def _table(columns: Iterable[Column]) -> str:
+    return column_table((column.name, column.unit, column.formula) for column in columns)
 
 
 def _quoted(path: Path) -> str:
