@@ -56,7 +56,14 @@ class Session:
             SageccError: there is no server, or it has another version or key, or is busy.
         """
         self._host, self._stall_s, self._clock = host, stall_s, HostClock()
-        self._channel = connect(_connected(host, port), host)
+        try:
+            connection = _connected(host, port)
+        except OSError as error:
+            raise SageccError(
+                f"{host}: nothing answers at port {port} ({error.strerror or error}):"
+                " start 'sagecc measure serve' there, and let its two ports through"
+            ) from None
+        self._channel = connect(connection, host)
         try:
             self._channel.introduce(key)
             self._channel.set_timeout(ANSWER_S)
@@ -115,7 +122,13 @@ class Session:
     def _stream(self, direction: str, kernel_scheme: str, token: bytes, duration_s: float) -> Log:
         stream = Stream(duration_s, self._stall_s, self._max_rate_mbps)
         scheme = kernel_scheme if direction == UP else None
-        with _connected(self._host, self._data_port, scheme) as sock:
+        try:
+            connection = _connected(self._host, self._data_port, scheme)
+        except OSError as error:
+            raise BrokenError(
+                f"nothing answers at its port of data, {self._data_port} ({error.strerror or error}); let it through"
+            ) from None
+        with connection as sock:
             try:
                 sock.sendall(token)
             except OSError as error:
@@ -159,7 +172,8 @@ def _connected(host: str, port: int, scheme: str | None = None) -> socket.socket
     """Return a connection to a port of the server, by a scheme of this host's kernel if one is given.
 
     Raises:
-        SageccError: there is none.
+        OSError: nothing answers there.
+        SageccError: there is no such host.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -178,7 +192,4 @@ def _connected(host: str, port: int, scheme: str | None = None) -> socket.socket
             problem = error
             continue
         return stamped(sock)
-    raise SageccError(
-        f"{host}: nothing answers at port {port} ({problem.strerror or problem}): start 'sagecc measure serve' there,"
-        " and let its two ports through"
-    )
+    raise problem

@@ -426,6 +426,16 @@ def test_a_peer_that_is_no_sagecc_is_one_line() -> None:
         Session("no-such-host.invalid", port, KEY, 5)
 
 
+def test_a_path_that_lets_one_port_through_breaks_the_run_that_needs_the_other() -> None:
+    with serving() as port, Session("127.0.0.1", port, KEY, 5) as session:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            session._data_port = taken.getsockname()[1]
+        with pytest.raises(
+            BrokenError, match=rf"its port of data, {session._data_port} \(Connection refused\); let it"
+        ):
+            session.run(UP, "reno", "reno", 1)
+
+
 def test_a_peer_of_another_version_is_one_line() -> None:
     def older(sock: socket.socket) -> None:
         ServerIdentity().accept(sock, "client").send({**channel._hello(bytes(32)), "protocol": 99})
