@@ -15,7 +15,7 @@ RAW = 1
 POOL = 1
 """`sagecc pool`: features, rewards, files of a derived pool."""
 
-COMPILED = 1
+COMPILED = 2
 """`sagecc compile`: rows, episodes and moments of a compiled pool."""
 
 LABS = 1

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool compiled for random reading: one row-major file and an index of its episodes, made once.
 
-Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places. So
-the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian) with an
-index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled once, and anew
-by another version (common.versions); another pool never meets the first one's rows. Compiling takes the memory of one
-block of rows, whatever the pool's size. One process at a time compiles a pool, others wait for it; what a killed one
-left is made anew. The index has every other file's hash, but for the rows, whose blocks have checksums (learner.rows).
+Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places. So the
+pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian), with actions
+and rewards once more by themselves, and an index of its episodes. The folder is named after the pool's identity. The
+same pool is compiled once, and again by another version (common.versions); another pool never meets the first one's
+rows. Compiling takes the memory of one block of rows, whatever the pool's size. One process at a time compiles a pool,
+others wait for it; what a killed one left is made again. The index has every other file's hash, but for the rows, whose
+blocks have checksums (learner.rows).
 """
 
 from __future__ import annotations
@@ -39,7 +40,17 @@ from sagecc.common.marks import Mark, remove_leftover
 from sagecc.common.parquet import open_parquet, read_parquet
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
 from sagecc.learner.privileged import Recorded
-from sagecc.learner.rows import CHECKSUMS_FILE, COLUMNS, ROW_BYTES, ROWS_FILE, RowWriter
+from sagecc.learner.rows import (
+    ACTIONS_FILE,
+    BYTES_EACH,
+    CHECKSUMS_FILE,
+    COLUMNS,
+    REWARDS_FILE,
+    ROW_BYTES,
+    ROWS_FILE,
+    RowWriter,
+    columns_of,
+)
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, sources, weights
 from sagecc.policy.scaling import Moments, symlog
 from sagecc.schemas.partitions import PARTS, partition_of
@@ -58,18 +69,20 @@ BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8
 """The features' moments are those of every so many rows of an episode, from its first on."""
 
-REWARDS_FILE, EPISODES_FILE, SUMS_FILE, INDEX_FILE = "rewards.f32", "episodes.parquet", "sums.npy", "index.json"
+EPISODES_FILE, SUMS_FILE, INDEX_FILE = "episodes.parquet", "sums.npy", "index.json"
 KICKS_FILE = "kicks.npy"
 """Beside the rows; the index is written last."""
 
 LOWEST_RETURNS = 1e-3
 """Share of returns left below the critic's range."""
 
+_FILES = (
+    *(ROWS_FILE, CHECKSUMS_FILE, ACTIONS_FILE, REWARDS_FILE),
+    *(EPISODES_FILE, SUMS_FILE, KICKS_FILE, INDEX_FILE),
+)
 _COMPILED_MARK = Mark(
     "a compiled pool",
-    "|".join(
-        map(re.escape, (ROWS_FILE, CHECKSUMS_FILE, REWARDS_FILE, EPISODES_FILE, SUMS_FILE, KICKS_FILE, INDEX_FILE))
-    ),
+    "|".join(map(re.escape, _FILES)),
     lambda folder: re.fullmatch(r"[0-9a-f]{16}", folder.name) is not None,
 )
 _READ = ["episode_id", *FEATURE_NAMES, "action", "reward", "is_first", "is_last"]
@@ -139,6 +152,11 @@ class CompiledPool:
     def rows_file(self) -> Path:
         """The file from which windows are read."""
         return self.folder / ROWS_FILE
+
+    def columns(self) -> tuple[Floats, Floats]:
+        """Return log2 of the actions and the rewards of all of the folder's rows, float32 [N] each."""
+        actions, rewards = columns_of(self.folder)
+        return actions, rewards if self.rewards is None else self.rewards
 
     def select(self, selection: Selection) -> CompiledPool:
         """Return the chosen episodes, weighted.
@@ -222,8 +240,7 @@ class CompiledPool:
         Returns:
             The return that LOWEST_RETURNS of the rows are below, and the highest.
         """
-        stored = np.memmap(self.folder / REWARDS_FILE, dtype="<f4", mode="r")
-        rewards = stored if self.rewards is None else self.rewards
+        _, rewards = self.columns()
         returns = np.concatenate(
             [
                 discounted_returns(means[phase::period], discount).astype(np.float32)
@@ -343,7 +360,7 @@ def _is_compiled(folder: Path) -> bool:
 def _make(pool: Path, files: list[PoolFile], key: str, folder: Path) -> None:
     beside = folder.with_name(f".tmp-{folder.name}")
     remove_leftover(beside)
-    needed, free = sum(f.rows for f in files) * (ROW_BYTES + 4), shutil.disk_usage(folder.parent).free
+    needed, free = sum(f.rows for f in files) * BYTES_EACH, shutil.disk_usage(folder.parent).free
     if needed > free:
         raise SageccError(
             f"{folder.parent} has {free / 1e9:.1f} GB left, the compiled pool takes {needed / 1e9:.1f} GB: make room "
@@ -426,7 +443,6 @@ def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
     episodes, kicked = _Episodes(), list[npt.NDArray[np.int64]]()
     with (
         RowWriter(folder) as rows_out,
-        (folder / REWARDS_FILE).open("wb") as rewards_out,
         tqdm(total=sum(f.rows for f in files), unit="row", unit_scale=True, desc="compile pool", disable=None) as bar,
     ):
         for file in files:
@@ -434,7 +450,6 @@ def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
                 kicked.append(episodes.rows + np.flatnonzero(is_kicked))
                 episodes.add(file, rows, ids, is_first, is_last)
                 rows_out.write(rows)
-                rewards_out.write(rows[:, -1].tobytes())
                 bar.update(len(rows))
     if not episodes.rows:
         raise SageccError(f"the pool's {len(files)} files hold no rows: collect and derive it again")

@@ -31,7 +31,7 @@ THREADS = 4
 """Most threads that copy and scale; the disk is asked for a whole batch before, so more would not read more at once."""
 
 CHUNK_ROWS = 2048
-"""Rows that one thread reads and scales at a time, about; fixed, so that a batch does not depend on the threads."""
+"""Decisions that one thread reads and scales at a time, about."""
 
 
 ALL = slice(None)
@@ -62,6 +62,8 @@ class WindowSampler:
         start_share: share of windows that begin with their episode.
         action_base: what an action of 1 multiplies the window by; None for actions that are log2 of the ratio.
         explorers: schemes whose actions are no examples (Batch.examples).
+        seen: decisions whose observations are wanted of a window all of whose actions are labels, the others' are 0;
+            None for all of them.
 
     Raises:
         SageccError: No episode is as long as a window, or the pool lacks an explorer.
@@ -80,6 +82,7 @@ class WindowSampler:
         start_share: float = 0.0,
         action_base: float | None = None,
         explorers: tuple[str, ...] = (),
+        seen: tuple[int, ...] | None = None,
     ) -> None:
         rows = window * period
         possible = np.maximum(pool.lengths - rows + 1, 0)
@@ -90,16 +93,16 @@ class WindowSampler:
             )
         shares = np.cumsum(pool.drawn(possible))
         self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
-        self._schemes, self._rewards = pool.trajectories.schemes, pool.rewards
+        self._schemes, (self._actions, self._rewards) = pool.trajectories.schemes, pool.columns()
         self._kicks, self._recorded = pool.kicks, pool.recorded
         self._explores = exploring(explorers, pool.trajectories)
         self._action_unit = math.log2(action_base) if action_base else 1.0
         self._action_limit = 1.0 if action_base else ACTION_LOG2_LIMIT
         self._scaling, self._seed = scaling, seed
         self._batch, self._window, self._period = batch, window, period
-        self._start_share = start_share
+        self._start_share, self._seen = start_share, None if seen is None else np.array(seen, np.int64)
         self._file = RowFile(pool.folder)
-        self._chunk = max(1, CHUNK_ROWS // rows)
+        self._chunk = max(1, CHUNK_ROWS // window)
         self._threads = ThreadPoolExecutor(threads or min(THREADS, usable_cores()), "window")
 
     def __enter__(self) -> WindowSampler:
@@ -147,25 +150,35 @@ class WindowSampler:
         episode, first = (of[part] for of in self.windows(step))
         rows_each = self._window * self._period
         self._file.announce(first, rows_each)
-        observation = np.empty((self._window, len(first), len(FEATURE_NAMES)), np.float32)
+        labels = self._labels(first)
+        observation = np.zeros((self._window, len(first), len(FEATURE_NAMES)), np.float32)
         action, reward = (np.empty((self._window, len(first)), np.float32) for _ in range(2))
+        whole = np.full(len(first), True) if self._seen is None else np.asarray(~labels.all(axis=0))
 
         def fill(begin: int) -> None:
             chunk = slice(begin, begin + self._chunk)
-            rows = self._file.read(first[chunk], rows_each)
-            observation[:, chunk] = self._scaling(rows[:, :: self._period, :-2]).swapaxes(0, 1)
-            if self._rewards is not None:
-                rows[..., -1] = self._rewards[first[chunk, None] + np.arange(rows_each)]
-            actions, rewards = (rows[..., i].reshape(-1, self._window, self._period) for i in (-2, -1))
+            self._observe(observation[:, chunk], first[chunk], whole[chunk])
+            rows = first[chunk, None] + np.arange(rows_each)
+            actions, rewards = (
+                column[rows].reshape(-1, self._window, self._period) for column in (self._actions, self._rewards)
+            )
             units = actions.sum(axis=-1) / self._action_unit
             action[:, chunk] = np.clip(units, -self._action_limit, self._action_limit).T
             reward[:, chunk] = rewards.mean(axis=-1).T
 
         for _ in self._threads.map(fill, range(0, len(first), self._chunk)):
             pass
-        labels = self._labels(first)
         examples = labels * ~self._explores[episode]
         return Batch(observation, action, reward, self._states(episode, first), labels, examples)
+
+    def _observe(self, observation: Floats, first: npt.NDArray[np.int64], whole: npt.NDArray[np.bool_]) -> None:
+        """Fill in the observations [T, n, 69] of windows from these rows on, all of them or those that are seen."""
+        rows = self._file.read(first[whole], self._window * self._period, self._period)
+        observation[:, whole] = self._scaling(rows[..., :-2]).swapaxes(0, 1)
+        if self._seen is not None:
+            wanted = self._period * self._seen[:, None] + first[~whole]
+            rows = self._file.read(wanted.ravel(), 1).reshape(*wanted.shape, -1)
+            observation[np.ix_(self._seen, ~whole)] = self._scaling(rows[..., :-2])
 
     def _states(self, episode: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> Floats:
         """Return what critics see at each decision of windows of these episodes and first rows [T, B, G]."""

@@ -68,6 +68,13 @@ class OfflineConfig(ActorCriticConfig):
             (not self.critic_norm or whole.network.kind == "mlp", "algorithm.critic_norm is for networks of kind mlp"),
         )
 
+    def seen(self, whole: RunSpecification) -> tuple[int, ...] | None:
+        """Return which observations it looks at: a network without memory sees no row between a sum's two ends."""
+        if whole.network.memory:
+            return None
+        learning = range(whole.burn_in, whole.transitions + 1 - self.n_step)
+        return tuple(sorted({*learning, *(row + self.n_step for row in learning)}))
+
     def critic(self, network: Any, inputs: int) -> Any:
         """Return a new critic; see ActorCriticConfig."""
         return network.critic(inputs, normalised=True) if self.critic_norm else network.critic(inputs)

@@ -99,6 +99,7 @@ class PoolExperience(Experience):
     def open(self, logs: Path, part: slice, begin: int) -> PoolWindows:
         """Return the source; see Experience."""
         specification, data = self._specification, self._data
+        seen, skipped = specification.algorithm.seen(specification), int(data.reward_before_action)
         sampler = WindowSampler(
             self._pool,
             self._scaling,
@@ -109,6 +110,7 @@ class PoolExperience(Experience):
             start_share=data.start_share,
             action_base=data.action_base,
             explorers=data.explorers,
+            seen=seen and tuple(row + skipped for row in seen),
         )
         return PoolWindows(sampler, data, part, range(begin, specification.steps))
 

@@ -53,7 +53,7 @@ def with_reward(compiled: CompiledPool, pool: Path, name: str) -> CompiledPool:
         if file.tell() != 4 * compiled.rows:
             raise SageccError(f"the pool at {pool} changed while its rewards were computed: start again")
         file.flush()
-        rewards = np.memmap(file, dtype="<f4", mode="r")
+        rewards = np.asarray(np.memmap(file, dtype="<f4", mode="r"))
     means = np.add.reduceat(rewards, compiled.starts, dtype=np.float64) / compiled.lengths
     trajectories = replace(compiled.trajectories, mean_rewards=means)
     return replace(compiled, rewards=rewards, trajectories=trajectories, identity=digest.hexdigest())

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A compiled pool's rows on disk and the checksums of their blocks, so that no damaged row is learned from.
 
-A block is the least that a disk reads: to check those of a window costs no other read. Each is checked when it is read
-for the first time, which takes seconds in all for a pool of many gigabytes, whatever the number of windows.
+Actions and rewards lie in files of their own too: a window wants each of them, and of observations a few. A block is
+the least that a disk reads: to check those of a window costs no other read. Each is checked when it is read for the
+first time, which takes seconds in all for a pool of many gigabytes, whatever the number of windows.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -26,18 +28,25 @@ ROW_BYTES = 4 * COLUMNS
 ROWS_FILE, CHECKSUMS_FILE = "rows.f32", "rows.crc32"
 """Row-major float32 [N, 71], and the CRC-32 of each of its blocks, uint32; both little-endian."""
 
+ACTIONS_FILE, REWARDS_FILE = "actions.f32", "rewards.f32"
+"""The last two columns of the rows, float32 [N] each."""
+
+BYTES_EACH = ROW_BYTES + 8
+"""What a row takes in all three files."""
+
 BLOCK_BYTES = 4096
 
 
 class RowWriter:
-    """Writes the rows and their checksums; use it as a context manager.
+    """Writes the rows, their checksums, actions and rewards; use it as a context manager.
 
     Args:
         folder: where to write them.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._rows, self._checksums = ((folder / name).open("wb") for name in (ROWS_FILE, CHECKSUMS_FILE))
+        names = (ROWS_FILE, CHECKSUMS_FILE, ACTIONS_FILE, REWARDS_FILE)
+        self._rows, self._checksums, *self._columns = (folder.joinpath(name).open("wb") for name in names)
         self._rest = b""
 
     def __enter__(self) -> RowWriter:
@@ -46,11 +55,15 @@ class RowWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with self._rows, self._checksums:
+        with ExitStack() as files:
+            for file in (self._rows, self._checksums, *self._columns):
+                files.enter_context(file)
             self._add_checksums(self._rest)
 
     def write(self, rows: Floats) -> None:
         """Append rows [n, 71]."""
+        for file, column in zip(self._columns, rows[:, -2:].T, strict=True):
+            file.write(column.tobytes())
         data = rows.tobytes()
         self._rows.write(data)
         data = self._rest + data
@@ -91,28 +104,34 @@ class RowFile:
         for offset in (first * ROW_BYTES).tolist():
             os.posix_fadvise(self._handle, offset, rows * ROW_BYTES, os.POSIX_FADV_WILLNEED)
 
-    def read(self, first: npt.NDArray[np.int64], rows: int) -> Floats:
+    def read(self, first: npt.NDArray[np.int64], rows: int, every: int = 1) -> Floats:
         """Read windows.
 
         Args:
             first: first row of each window.
             rows: rows per window.
+            every: which of them are wanted: the first and each so many rows further.
 
         Returns:
-            The windows, float32 [len(first), rows, 71].
+            The windows, float32 [len(first), ceil(rows / every), 71].
 
         Raises:
             SageccError: The file is shorter than that, or damaged there.
         """
-        windows = np.empty((len(first), rows, COLUMNS), np.float32)
+        windows = np.empty((len(first), -(-rows // every), COLUMNS), np.float32)
+        whole = np.empty((rows, COLUMNS), np.float32)
+        size, handle, checked = whole.nbytes, self._handle, self._checked
+        flat = (windows if every == 1 else whole).reshape(-1).view(np.uint8).data
         with errors_naming(self._path):
-            for window, begin in zip(windows, (first * ROW_BYTES).tolist(), strict=True):
-                data = window.data.cast("B")
-                block, end = begin // BLOCK_BYTES, -(-(begin + len(data)) // BLOCK_BYTES)
-                if self._checked.find(0, block, end) < 0:
+            for i, begin in enumerate((first * ROW_BYTES).tolist()):
+                data = flat[i * size : (i + 1) * size] if every == 1 else flat
+                block, end = begin // BLOCK_BYTES, -(-(begin + size) // BLOCK_BYTES)
+                if checked.find(0, block, end) >= 0:
+                    data[:] = self._read_checked(block, end)[begin - block * BLOCK_BYTES :][:size]
+                elif os.preadv(handle, (data,), begin) < size:
                     self._read(data, begin)
-                else:
-                    data[:] = self._read_checked(block, end)[begin - block * BLOCK_BYTES :][: len(data)]
+                if every > 1:
+                    windows[i] = whole[::every]
         return windows
 
     def close(self) -> None:
@@ -141,6 +160,12 @@ class RowFile:
             if not count:
                 raise SageccError(f"{self._path} was truncated: remove its folder, it is made again from the pool")
             data, offset = data[count:], offset + count
+
+
+def columns_of(folder: Path) -> tuple[Floats, Floats]:
+    """Return the actions and rewards of all rows, float32 [N] each, read when they are looked at."""
+    actions, rewards = (np.asarray(np.memmap(folder / name, "<f4", "r")) for name in (ACTIONS_FILE, REWARDS_FILE))
+    return actions, rewards
 
 
 def _checksums(data: memoryview) -> list[int]:

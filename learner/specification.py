@@ -83,6 +83,10 @@ class Algorithm:
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""
 
+    def seen(self, whole: RunSpecification) -> tuple[int, ...] | None:
+        """Return which of a window's observations it looks at where all actions are labels; None, as here, for all."""
+        return None
+
     def exploring(self, warm_up: int) -> Exploring:
         """Return how actors explore whose first `warm_up` decisions are not the policy's; of `task` alone."""
         raise NotImplementedError

@@ -19,6 +19,7 @@ from tests.learner.conftest import PoolMaker
 from tests.learner.test_td3_bc import (
     OFFLINE,
     RECURRENT,
+    assert_looks_at_no_other_row,
     assert_moves_alike,
     assert_prefers_the_better_action,
     batch_of,
@@ -36,6 +37,10 @@ GRU = spec({**RECURRENT.record(), "algorithm": ALGORITHM}, n_step=2, burn_in=1)
 
 def others(made: Any, data: Batch) -> Any:
     return made.others(data, tf.constant([0, 1], tf.int64), WHOLE)
+
+
+def test_it_looks_at_no_row_between_a_sums_ends() -> None:
+    assert_looks_at_no_other_row(varied(CONFIG, window=4, n_step=3, policy_delay=1))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])

@@ -90,6 +90,22 @@ def test_a_decision_with_a_kick_in_it_is_no_label(pool: Path, tmp_path: Path, pe
     assert 0 < (labels == 0).sum() < labels.size / 10
 
 
+@pytest.mark.parametrize("period", [1, 5])
+def test_of_a_window_without_a_kick_only_what_is_looked_at_is_read(pool: Path, tmp_path: Path, period: int) -> None:
+    compiled = compile_pool(pool, tmp_path / "cache")
+    scaling, seen = compiled.moments.scaling("symlog", 5.0), (0, 3, 7)
+    with WindowSampler(compiled, scaling, 200, 8, seed=0, period=period) as every:
+        whole = every.batch(0)
+    with WindowSampler(compiled, scaling, 200, 8, seed=0, period=period, seen=seen) as sampler:
+        found = sampler.batch(0)
+    kicked = ~whole.labels.all(axis=0)
+    assert 0 < kicked.sum() < 100
+    wanted = whole.observations.copy()
+    wanted[np.ix_([row for row in range(8) if row not in seen], ~kicked)] = 0
+    for one, other in zip(found, whole._replace(observations=wanted), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_an_explorer_is_judged_and_no_example(pool: Path, tmp_path: Path) -> None:
     compiled = compile_pool(pool, tmp_path / "cache")
     with WindowSampler(compiled, AS_IS, 200, 8, seed=0, explorers=("cubic",)) as sampler:

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagecc.common.errors import SageccError
-from sagecc.learner.rows import BLOCK_BYTES, CHECKSUMS_FILE, COLUMNS, ROW_BYTES, ROWS_FILE, RowFile, RowWriter
+from sagecc.learner.rows import (
+    BLOCK_BYTES,
+    CHECKSUMS_FILE,
+    COLUMNS,
+    ROW_BYTES,
+    ROWS_FILE,
+    RowFile,
+    RowWriter,
+    columns_of,
+)
 
 
 def write(folder: Path, rows: np.ndarray, *parts: int) -> Path:
@@ -35,8 +44,11 @@ def test_what_was_written_is_read(rows: int, parts: list[int], data: st.DataObje
         assert (path.parent / CHECKSUMS_FILE).stat().st_size == -(-rows * ROW_BYTES // BLOCK_BYTES) * 4
         with closing(RowFile(path.parent)) as file:
             for _ in range(2):
-                found = file.read(np.array(first), size)
-                np.testing.assert_array_equal(found, np.stack([wanted[i : i + size] for i in first]))
+                for every in (1, 3):
+                    found = file.read(np.array(first), size, every)
+                    np.testing.assert_array_equal(found, np.stack([wanted[i : i + size : every] for i in first]))
+        for column, found in zip((-2, -1), columns_of(path.parent), strict=True):
+            np.testing.assert_array_equal(found, wanted[:, column])
 
 
 @given(st.integers(0, 60 * ROW_BYTES - 1), st.integers(0, 7), st.integers(0, 50))

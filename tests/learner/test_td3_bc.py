@@ -93,6 +93,25 @@ def assert_moves_alike(config: RunSpecification, *batches: Batch) -> None:
         np.testing.assert_array_equal(value, ends[1][name], err_msg=name)
 
 
+def assert_looks_at_no_other_row(config: RunSpecification) -> None:
+    """A row that it says it does not see may hold anything; of a recurrent network it says nothing."""
+    assert config.algorithm.seen(varied(RECURRENT, window=config.window)) is None
+    seen = config.algorithm.seen(config)
+    assert seen is not None
+    others = [row for row in range(config.window) if row not in seen]
+    data = batch_of(config)
+    observations = data.observations.numpy()
+    observations[others] = np.nan
+    ends = []
+    for given in (data, data._replace(observations=tf.constant(observations))):
+        made = learner(config)
+        made.update(given)
+        ends.append({name: variable.numpy() for name, variable in made.state().items()})
+    assert others
+    for name, value in ends[0].items():
+        np.testing.assert_array_equal(value, ends[1][name], err_msg=name)
+
+
 def assert_prefers_the_better_action(folder: Path, pool: Path, algorithm: dict[str, Any], *options: str) -> None:
     """Trained on a pool that tosses a coin between 1 and -1, in units of the base."""
     rates = {"policy_rate": 1e-3, "critic_rate": 3e-3, "discount": 0.5, "reward_scale": 0.05, "tau": 0.05}
@@ -322,6 +341,11 @@ def test_weights_follow_the_advantages_over_the_behaviours_value(config: RunSpec
 )
 def test_an_update_moves_every_weight_and_is_a_function_of_the_seed(config: RunSpecification) -> None:
     assert_moves_alike(config, kicked(batch_of(config), 1), kicked(batch_of(config, 1), 1))
+
+
+@pytest.mark.parametrize("changes", [{}, {"beta": 0.5, "states": "flows"}, {"critic_cloning": 0.5}])
+def test_it_looks_at_no_row_between_a_sums_ends(changes: dict[str, Any]) -> None:
+    assert_looks_at_no_other_row(varied(CONFIG, window=9, n_step=5, burn_in=2, policy_delay=1, **changes))
 
 
 @pytest.mark.parametrize(
