@@ -212,9 +212,7 @@ def _scaling(pool: CompiledPool, transform: InputTransform) -> Scaling:
     limit = 0.0 if transform == "none" else LIMIT
     features = pool.moments.scaling(transform, limit)
     spread = np.arange(0, pool.rows, max(1, pool.rows // ACTIONS))
-    with closing(RowFile(pool.folder)) as file:
-        file.announce(spread, 1)
-        actions = file.read(spread, 1)[:, 0, STATE]
+    actions = pool.columns()[0][spread]
     if transform == "symlog":
         actions = symlog(actions)
     shift, scale = float(actions.mean(dtype=np.float64)), float(actions.std(dtype=np.float64))

@@ -120,18 +120,16 @@ class RowFile:
         """
         windows = np.empty((len(first), -(-rows // every), COLUMNS), np.float32)
         whole = np.empty((rows, COLUMNS), np.float32)
-        size, handle, checked = whole.nbytes, self._handle, self._checked
-        flat = (windows if every == 1 else whole).reshape(-1).view(np.uint8).data
         with errors_naming(self._path):
-            for i, begin in enumerate((first * ROW_BYTES).tolist()):
-                data = flat[i * size : (i + 1) * size] if every == 1 else flat
-                block, end = begin // BLOCK_BYTES, -(-(begin + size) // BLOCK_BYTES)
-                if checked.find(0, block, end) >= 0:
-                    data[:] = self._read_checked(block, end)[begin - block * BLOCK_BYTES :][:size]
-                elif os.preadv(handle, (data,), begin) < size:
+            for window, begin in zip(windows, (first * ROW_BYTES).tolist(), strict=True):
+                data = (window if every == 1 else whole).data.cast("B")
+                block, end = begin // BLOCK_BYTES, -(-(begin + len(data)) // BLOCK_BYTES)
+                if self._checked.find(0, block, end) < 0:
                     self._read(data, begin)
+                else:
+                    data[:] = self._read_checked(block, end)[begin - block * BLOCK_BYTES :][: len(data)]
                 if every > 1:
-                    windows[i] = whole[::every]
+                    window[:] = whole[::every]
         return windows
 
     def close(self) -> None:
