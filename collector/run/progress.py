@@ -55,9 +55,10 @@ class Progress:
     def add(self, task: Task, rows: int) -> None:
         """Count a finished episode with its rows, 0 if it failed."""
         self._done, self._rows = self._done + 1, self._rows + rows
-        self._done_cost, self._virtual_s = self._done_cost + task.cost, self._virtual_s + task.environment.duration_s
+        self._done_cost = min(self._done_cost + task.cost, self._cost)  # floats do not add up to their sum
+        self._virtual_s += task.environment.duration_s
         self._bar.facts = self.facts()
-        self._bar.update(min(task.cost, self._cost - self._bar.n))  # floats do not add up to their sum
+        self._bar.update(self._done_cost - self._bar.n)
         if self._log and time.monotonic() - self._last_line_s >= LOG_EVERY_S:
             self._print_line()
 

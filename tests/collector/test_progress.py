@@ -8,6 +8,7 @@ import itertools
 import re
 import time
 
+import numpy as np
 import pytest
 
 from sagecc.collector.run.grid import profile_environments
@@ -45,6 +46,17 @@ def test_a_log_gets_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(TASKS) * 1.5 / 60 <= len(lines) <= len(TASKS) * 3 / 60 + 1
     assert "\r" not in log.getvalue()
     assert re.fullmatch(f"collect {LINE}, [0-9:]+ spent, 00:00 left", lines[-1])
+
+
+def test_no_time_is_left_in_whatever_order_episodes_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs, which are floats, add up to another sum in another order."""
+    log = io.StringIO()
+    monkeypatch.setattr("sys.stderr", log)
+    for seed in range(10):
+        with Progress(TASKS) as shown:
+            for i in np.random.default_rng(seed).permutation(len(TASKS)):
+                shown.add(TASKS[i], rows=1)
+        assert log.getvalue().endswith(" 00:00 left\n")
 
 
 @pytest.mark.parametrize("columns", [80, 120])
