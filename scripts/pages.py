@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fills the pages with what was measured: no number and no table there is typed.
 
-In README.md, models/README.md and docs/ a text stands between `<!-- = name -->` and `<!-- / -->`, which no reader sees;
-the templates of evidence/ and tests/torture/ hold the texts by name (scripts/templates.py). datasets/README.md,
+In README.md, models/ and docs/ a text stands between `<!-- = name -->` and `<!-- / -->`, which no reader sees; the
+templates of evidence/ and tests/torture/ hold the texts by name (scripts/templates.py). datasets/README.md,
 croissant.json, and the pages of commands and configuration are made as a whole. `--check` writes nothing and says what
 is out of date.
 """
@@ -71,7 +71,8 @@ def named() -> Mapping[str, str]:
 
 def filled_pages() -> list[Path]:
     """Return the pages with places to fill."""
-    return [ROOT / "README.md", ROOT / "models" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    folders = [sorted((ROOT / folder).rglob("*.md")) for folder in ("models", "docs")]
+    return [ROOT / "README.md", *(path for found in folders for path in found)]
 
 
 def names(page: str) -> set[str]:

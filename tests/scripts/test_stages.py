@@ -308,3 +308,9 @@ def test_a_stage_s_command_has_the_study_s_options() -> None:
     assert "study fairness --schemes cubic,bbr2,vegas --policy models/sagecc-1 --repeats 20 --runs" in str(
         commands["study@fairness"]
     )
+
+
+def test_a_readme_in_a_model_s_folder_is_no_part_of_what_a_stage_depends_on() -> None:
+    repository = Repo(ROOT)
+    assert repository.dvcignore.is_ignored_file(str(ROOT / "models/sagecc-10/README.md"))
+    assert not repository.dvcignore.is_ignored_file(str(ROOT / "models/sagecc-10/card.json"))
