@@ -22,6 +22,7 @@ import numpy.typing as npt
 from sagecc.collector.kernel.machine import check_kernel, check_machine, memory_folder
 from sagecc.collector.lab.crash import explain, keep_console
 from sagecc.collector.lab.spec import EpisodeSpec
+from sagecc.collector.lab.under_way import OrdersUnderWay
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas import wire
 
@@ -150,6 +151,12 @@ class Guest:
             for flow, latency_us in zip(spec.lockstep, latencies_us, strict=True)
         }
         self._action_latencies_us: list[int] = []
+        self._under_way = {
+            flow: OrdersUnderWay(latency_us)
+            for flow, latency_us in zip(spec.lockstep, latencies_us, strict=True)
+            if latency_us
+        }
+        self._late_flows: list[int] = []  # of the last tick's samples, where any flow is late
         self._end: np.void | None = None
         self._resources = ExitStack()
 
@@ -184,7 +191,8 @@ class Guest:
         """Run to the next tick at which a lockstep flow is up.
 
         Returns:
-            The lockstep flows' samples, wire.SAMPLE [flows], in the order of flows; None when the episode is over.
+            The lockstep flows' samples, wire.SAMPLE [flows], in the order of flows; None when the episode is over. The
+            window of a flow whose orders are late is as `OrdersUnderWay` has it.
         """
         if self._end is not None:
             return None
@@ -207,7 +215,8 @@ class Guest:
                 completion = np.frombuffer(body, wire.COMPLETION)[0]
                 self._completions_ns[int(completion["flow"])] = int(completion["t_ns"])
             elif kind == wire.KIND_TICK:
-                return np.frombuffer(b"".join(tick), wire.SAMPLE)
+                samples = np.frombuffer(b"".join(tick), wire.SAMPLE)
+                return self._ordered(samples) if self._under_way else samples
             elif kind == wire.KIND_END:
                 self._end = np.frombuffer(body, wire.END)[0]
                 return None
@@ -222,10 +231,22 @@ class Guest:
             pacing_bytes_s: pacing rates (bytes/s); 0 for no pacing.
         """
         actions = zip(cwnd_pkts, self._action_latencies_us, pacing_bytes_s, strict=True)
+        for flow, cwnd in zip(self._late_flows, cwnd_pkts, strict=False):
+            if flow in self._under_way:
+                self._under_way[flow].order(cwnd)
         try:
             self._stream.send(b"".join(starmap(_ACTION.pack, actions)))
         except _GuestError:
             raise self._crash() from None
+
+    def _ordered(self, samples: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+        """Return samples whose windows are what was ordered, where that is under way."""
+        samples = samples.copy()
+        self._late_flows = samples["flow"].tolist()
+        for row, flow in enumerate(self._late_flows):
+            if flow in self._under_way:
+                samples["cwnd_pkts"][row] = self._under_way[flow].window(int(samples["cwnd_pkts"][row]))
+        return samples
 
     @property
     def recording_so_far(self) -> Recording:

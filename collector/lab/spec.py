@@ -109,7 +109,8 @@ class EpisodeSpec:
         """SHA-256 of everything that determines the run except the kernel and the policy under test, in hex."""
         # one number where all are alike: raw data hold the hashes of such specifications
         latencies = dict.fromkeys(self.latencies_us) if len(set(self.latencies_us)) == 1 else self.latencies_us
-        latency = f"{' '.join(map(str, latencies))} us " if any(self.latencies_us) else ""
+        # "as ordered": what a late host sees as a window (OrdersUnderWay), which older runs had not
+        latency = f"{' '.join(map(str, latencies))} us as ordered " if any(self.latencies_us) else ""
         others = "".join(f"{sha256} " for sha256 in self.competitors)
         return hashlib.sha256(f"{self.seed} {self.memory_mb} {latency}{others}".encode() + self.wire).hexdigest()
 

@@ -387,7 +387,7 @@ def test_a_host_may_drive_several_flows_on_top_of_any_scheme() -> None:
 def test_a_specification_is_what_it_was_before_competitors_could_be_driven() -> None:
     """Raw data hold these hashes: of a driven flow with and without a latency."""
     late = episode_spec(network(), "policy:models/orca", 7, drives={0: Drive("cubic", latency_us=5000)})
-    text = f"{late.seed} {late.memory_mb} 5000 us ".encode()
+    text = f"{late.seed} {late.memory_mb} 5000 us as ordered ".encode()
     assert late.sha256 == hashlib.sha256(text + late.wire).hexdigest()
     prompt = episode_spec(network(), "policy:models/orca", 7)
     assert prompt.sha256 == hashlib.sha256(f"{prompt.seed} {prompt.memory_mb} ".encode() + prompt.wire).hexdigest()

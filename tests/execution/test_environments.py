@@ -184,12 +184,17 @@ def test_an_action_multiplies_the_window_and_is_cut_to_its_limits() -> None:
 
 
 def test_an_action_takes_effect_after_its_latency() -> None:
-    env = CongestionEnv(network(96, 40, duration_s=1), latency_ms=25)
-    env.reset(seed=0)
-    windows = [int(env.step(np.array([1.0 if step == 3 else 0.0]))[4]["cwnd_pkts"]) for step in range(8)]
-    assert windows[:5] == [windows[0]] * 5
-    assert windows[5] == 2 * windows[0]
-    env.close()
+    """The window is seen as ordered at once; more is sent only later, up to it after four RTTs."""
+    sent = {}
+    for latency_ms in (0, 25):
+        env = CongestionEnv(network(96, 40, duration_s=1), latency_ms=latency_ms)
+        env.reset(seed=0)
+        infos = [env.step(np.array([1.0 if step == 3 else 0.0]))[4] for step in range(20)]
+        windows, sent[latency_ms] = ([int(info[name]) for info in infos] for name in ("cwnd_pkts", "data_segs_out"))
+        assert windows == [*windows[:1] * 3, *[2 * windows[0]] * 17]
+        env.close()
+    assert sent[0][3] > sent[25][3]
+    assert sent[0][5] > sent[25][5]
 
 
 def test_networks_are_drawn_by_the_seed_or_named_for_one_episode() -> None:
