@@ -288,6 +288,10 @@ class ControlSettings:
     """Share of packets lost in a round trip above which that bound tightens until less is lost; `null`: never."""
     window_bound_drains: bool | None = field(default=None, metadata=LATER)
     """Whether a round trip after such a loss goes without the 3 packets, so that short paths drain."""
+    window_bound_slow: bool | None = field(default=None, metadata=LATER)
+    """Whether that bound takes the lowest RTT below 1.2 Mbps, where a few packets are a long queue."""
+    recovery_floor: float | None = field(default=None, metadata=LATER)
+    """While losses are repaired, no window is below this share of what an RTT delivered as that began; `null`: none."""
 
     def __post_init__(self) -> None:
         require(
@@ -302,6 +306,11 @@ class ControlSettings:
             (
                 not self.window_bound_drains or bool(self.window_bound_loss),
                 "control.window_bound_drains needs a window_bound_loss",
+            ),
+            (not self.window_bound_slow or bool(self.window_bound), "control.window_bound_slow needs a window_bound"),
+            (
+                self.recovery_floor is None or 0 < self.recovery_floor <= 1,
+                "control.recovery_floor must be null or above 0 and at most 1",
             ),
         )
 

@@ -45,8 +45,11 @@ from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-FORMAT_VERSION = "2.3"
-"""Major.minor: a reader refuses another major version and reads any minor one."""
+FORMAT_VERSION = "2.4"
+"""Major.minor: a reader refuses another major version and reads any minor one. A card has the least that has its
+fields, so that what is new moves no bytes of policies without it."""
+
+_BEFORE_2_4 = "2.3"
 
 OBSERVATION_SOURCE = "sagecc.pool"
 """The definition of the observations' names: schemas/pool.py, in its POOL_VERSION."""
@@ -80,6 +83,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 _MAX_FILES = 1000
 """In a policy's folder."""
+
+README = "README.md"
+"""What a policy's folder says of it to people."""
 
 _BESIDE = (CARD, "metrics.json", "curves.csv", "scores.csv")
 """What a training writes beside the network."""
@@ -137,6 +143,11 @@ class Control:
     """Share of packets lost in a round above which that bound tightens for a while. None: it never does."""
     window_bound_drains: bool = False
     """Whether a round after such a loss goes without the 3 packets, so that a short path drains too."""
+    window_bound_slow: bool = False
+    """Whether a delivery rate of few packets is the kernel's, over an RTT: over 100 ms it would be too high."""
+    recovery_floor: float | None = None
+    """While losses are repaired, no window is below this share of what was delivered in a lowest RTT as that began
+    (execution.agent.recovery). None: no such floor."""
     decimals: int | None = None
     """Decimals that an action is rounded to, in single precision. None: it is not rounded."""
     paced: bool = True
@@ -148,7 +159,8 @@ class Control:
         if self.map not in MAPS.values():
             raise ValueError(f"action map '{self.map}' is not known here")
         factor = 1 if self.slow_start is None or self.slow_start == ACKED else self.slow_start
-        optional = (factor, *(x for x in (self.window_bound, self.window_bound_loss) if x is not None))
+        shares = (self.window_bound, self.window_bound_loss, self.recovery_floor)
+        optional = (factor, *(x for x in shares if x is not None))
         periods = (self.period_ms, self.period_min_rtts)
         numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, *optional)
         if not all(_is_number(x) for x in numbers):
@@ -171,6 +183,11 @@ class Control:
         drains = self.window_bound_drains
         if not isinstance(drains, bool) or (drains and not self.window_bound_loss):
             raise ValueError(f"no bound on the window drains as {drains!r} where it does not tighten with loss")
+        slow = self.window_bound_slow
+        if not isinstance(slow, bool) or (slow and not self.window_bound):
+            raise ValueError(f"no delivery rate of few packets is {slow!r} where no window is bounded")
+        if self.recovery_floor is not None and not 0 < self.recovery_floor <= 1:
+            raise ValueError(f"no window is at least {self.recovery_floor} of what is delivered in an RTT")
         if self.decimals is not None and (type(self.decimals) is not int or not 0 <= self.decimals <= 6):
             raise ValueError(f"no action is rounded to {self.decimals!r} decimals")
         if not isinstance(self.paced, bool) or (self.map == RATE_MAP and not self.paced):
@@ -205,14 +222,17 @@ class Control:
             window_bound=action.get("window_bound"),
             window_bound_loss=action.get("window_bound_loss"),
             window_bound_drains=action.get("window_bound_drains", False),
+            window_bound_slow=action.get("window_bound_slow", False),
+            recovery_floor=action.get("recovery_floor"),
             decimals=action.get("decimals"),
             paced=action.get("paced", True),
         )
 
     def card(self) -> dict[str, Any]:
         """Return these as a card's fields."""
-        names = ("slow_start", "window_bound", "window_bound_loss", "decimals")
+        names = ("slow_start", "window_bound", "window_bound_loss", "recovery_floor", "decimals")
         optional = {name: getattr(self, name) for name in names}
+        set_flags = [name for name in ("window_bound_drains", "window_bound_slow") if getattr(self, name)]
         min_rtts = {"period_min_rtts": self.period_min_rtts} if self.period_min_rtts else {}
         return {
             "action": {
@@ -221,7 +241,7 @@ class Control:
                 "limits": list(self.limits),
                 "cwnd_packets": list(self.cwnd_packets),
                 **{name: value for name, value in optional.items() if value is not None},
-                **({"window_bound_drains": True} if self.window_bound_drains else {}),
+                **dict.fromkeys(set_flags, True),
                 **({} if self.paced else {"paced": False}),
             },
             "period_ms": self.period_ms,
@@ -232,7 +252,8 @@ class Control:
 
 _ACTION_FIELDS = {
     *("map", "base", "limits", "cwnd_packets", "slow_start"),
-    *("window_bound", "window_bound_loss", "window_bound_drains", "decimals", "paced"),
+    *("window_bound", "window_bound_loss", "window_bound_drains", "window_bound_slow", "recovery_floor"),
+    *("decimals", "paced"),
 }
 _INPUT_FIELDS = {"source", "source_version", "without", "observations", "transform", "shift", "scale", "limit"}
 
@@ -412,6 +433,8 @@ def _rules(names: object) -> tuple[str, ...]:
 def policy_sha256(scheme: str) -> str:
     """Hash a policy's files, so that a retrained one is not taken for the one whose trajectories there are.
 
+    A README is for people, and no part of it.
+
     Args:
         scheme: `policy:PATH`.
 
@@ -424,7 +447,8 @@ def policy_sha256(scheme: str) -> str:
     path = shipped.policy(scheme.removeprefix(POLICY_PREFIX))
     if not (path / CARD).is_file():
         raise SageccError(f"{scheme}: there is no policy at {path}; train one with 'sagecc train'")
-    files = sorted(islice((file for file in path.rglob("*") if file.is_file()), _MAX_FILES + 1))
+    found = (file for file in path.rglob("*") if file.is_file() and file != path / README)
+    files = sorted(islice(found, _MAX_FILES + 1))
     if len(files) > _MAX_FILES:
         raise SageccError(f"{scheme}: {path} holds more than {_MAX_FILES:,} files, which no policy does")
     digest = hashlib.sha256()
@@ -468,8 +492,10 @@ def write(
         if not np.isfinite(weights[name]).all():
             raise SageccError(f"{folder} is not written: its weight '{name}' holds values that are not finite")
     data = save_tensors({name: np.ascontiguousarray(weights[name]) for name in sizes.shapes()})
+    control = control or Control()
+    is_careful = control.window_bound_slow or control.recovery_floor is not None
     card = {
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if is_careful else _BEFORE_2_4,
         "inputs": {
             "source": source[0],
             "source_version": source[1],
@@ -480,7 +506,7 @@ def write(
             "scale": scaling.scale.tolist(),
             "limit": scaling.limit,
         },
-        **(control or Control()).card(),
+        **control.card(),
         "network": {"kind": sizes.kind, **sizes.__dict__},
         "parameters": sizes.parameters,
         **provenance,
@@ -495,7 +521,8 @@ def add_exports(policy: PolicyArtefact, exported: ExportedNetwork) -> None:
 
 def write_with_control(policy: PolicyArtefact, folder: Path, control: Control) -> None:
     """Write a policy to another folder, with other actions: its network stays, in all its formats."""
-    files = {name: policy.folder.read(name) for name in policy.intact_files()}
+    intact = policy.intact_files()
+    files = {name: policy.folder.read(name) for name in policy.card["files"] if name in intact}  # a set has no order
     weights = {WEIGHTS: files.pop(WEIGHTS)}
     errors = policy.card.get("export_errors")
     known = errors if isinstance(errors, dict) else {}

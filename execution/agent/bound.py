@@ -25,12 +25,15 @@ from sagecc.common.arrays import Ints
 from sagecc.common.machine_code import compiled
 from sagecc.execution.flow.intervals import times_us
 from sagecc.execution.flow.window import UNLIMITED, pacing_rates
+from sagecc.policy.artefact import Control
 from sagecc.pool.features import step32
 
 RATE_TICKS = 10
 """A delivery rate is taken over 100 ms; over less while a flow is younger."""
 PEAK_TICKS = 200
 """The highest rate is that of 2 s."""
+SLOW = 100_000
+"""Delivery rate of a slow flow, in thousandths of packets per second: 1.2 Mbps."""
 SPARE_PKTS = 3
 """Packets above k * B, so that the smallest windows can grow."""
 LEAST_PKTS = 10
@@ -138,7 +141,9 @@ class WindowBound:
     What multiplies a window goes on from the kernel's, which is the bounded one: nothing winds up above the bound.
     """
 
-    def __init__(self, factor: float, flows: int = 1, loss: float | None = None, drains: bool = False) -> None:
+    def __init__(
+        self, factor: float, flows: int = 1, loss: float | None = None, drains: bool = False, slow: bool = False
+    ) -> None:
         """Start with nothing seen.
 
         Args:
@@ -146,10 +151,12 @@ class WindowBound:
             flows: number of slots.
             loss: share of a round's packets above which their loss tightens the bound, in thousandths; None: never.
             drains: whether a round after such a loss goes without SPARE_PKTS.
+            slow: whether an RTT is the lowest one where the highest rate is below SLOW.
         """
         self._most = round(factor * 1000)
         self._limit = None if loss is None else round(loss * 1000)
         self._drains = drains
+        self._slow = slow
         self._rounds = np.zeros((flows, 4), np.int64)
         self._rounds[:] = -1, 0, 0, self._most
         self._times, self._counts = np.zeros((2, flows, _SLOTS), np.int64)
@@ -181,6 +188,9 @@ class WindowBound:
         peaks = _peaks(t_us, delivered, slots, self._times, self._counts, self._rates, self._ticks)
         factors = self._rounds[slots, _FACTOR]
         rates = np.minimum(peaks * factors // 1000, MAX_RATE)
+        if self._slow:
+            min_rtt = samples["min_rtt_us"].astype(np.int64)
+            rates = np.where(peaks < SLOW, rates * np.minimum(min_rtt, srtt) // np.maximum(srtt, 1), rates)
         if self._drains:
             spare = SPARE_PKTS * 1_000_000_000 // np.maximum(srtt, 1)  # what `bound_of` adds, as a rate
             rates = np.where(factors < 1000, np.maximum(rates - spare, 0), rates)
@@ -199,3 +209,11 @@ class WindowBound:
         """Forget a flow, so that its slot can serve another."""
         self._ticks[slot] = self._bounding[slot] = 0
         self._rounds[slot] = -1, 0, 0, self._most
+
+
+def window_bound(control: Control, flows: int) -> WindowBound | None:
+    """Return the bounds that a policy's card asks for, for so many flows, or None."""
+    if not control.window_bound:
+        return None
+    loss, drains, slow = control.window_bound_loss, control.window_bound_drains, control.window_bound_slow
+    return WindowBound(control.window_bound, flows, loss, drains, slow)

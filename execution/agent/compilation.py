@@ -14,7 +14,8 @@ import numpy as np
 
 from sagecc.common.processes import end_with_parent
 from sagecc.execution.agent.actions import action_map
-from sagecc.execution.agent.bound import WindowBound
+from sagecc.execution.agent.bound import window_bound
+from sagecc.execution.agent.recovery import RecoveryFloor
 from sagecc.execution.flow.outage import Outages
 from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
@@ -28,9 +29,10 @@ def compile_from_the_network_back(policy: PolicyArtefact) -> None:
     exact.mean(logits, loc)
     samples, slots, zeros = np.zeros(1, SAMPLE), np.zeros(1, np.int64), np.zeros(1, np.int64)
     control = policy.control
-    if control.window_bound:
-        bound = WindowBound(control.window_bound, 1, control.window_bound_loss, bool(control.window_bound_drains))
+    if bound := window_bound(control, 1):
         bound.apply(samples, slots, zeros, zeros)
+    if control.recovery_floor:
+        RecoveryFloor(control.recovery_floor).apply(samples, slots, zeros, zeros)
     action_map(control, 1).step(samples, slots, np.ones(1, np.bool_), np.zeros(1))
     Outages().step(samples, slots)
 

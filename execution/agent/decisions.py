@@ -17,7 +17,8 @@ import numpy.typing as npt
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
-from sagecc.execution.agent.bound import WindowBound
+from sagecc.execution.agent.bound import window_bound
+from sagecc.execution.agent.recovery import RecoveryFloor
 from sagecc.execution.flow.intervals import min_rtts_us, some
 from sagecc.execution.flow.outage import Outages
 from sagecc.execution.flow.source import ObservationSource
@@ -100,9 +101,9 @@ class Decisions:
         """Slots of flows whose outage was over at the last step: `source` begins as with new flows."""
         self._control, self._action_map = control, action_map(control, flows)
         self._slow_start = slow_start(control, flows)
-        bound, loss, drains = control.window_bound, control.window_bound_loss, control.window_bound_drains
         self._outages = Outages(flows)
-        self._bound = WindowBound(bound, flows, loss, drains) if bound else None
+        self._floor = RecoveryFloor(control.recovery_floor, flows) if control.recovery_floor else None
+        self._bound = window_bound(control, flows)
         self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._period = np.ones(flows, np.int64)  # ticks, as of the last decision
         self._action = np.zeros(flows)
@@ -162,6 +163,8 @@ class Decisions:
         if self._slow_start and observed.starting.any():
             start = self._slow_start.step(samples, slots, observed.acked)
             cwnd, pacing = np.where(observed.starting, start, (cwnd, pacing))
+        if self._floor:
+            cwnd, pacing = self._floor.apply(samples, slots, cwnd, pacing)
         if self._bound:
             cwnd, pacing = self._bound.apply(samples, slots, cwnd, pacing)
         self.restarted = slots[:0]
@@ -193,6 +196,8 @@ class Decisions:
         self._outages.reset(slot)
         if self._slow_start:
             self._slow_start.reset(slot)
+        if self._floor:
+            self._floor.reset(slot)
         if self._bound:
             self._bound.reset(slot)
         self._wait[slot] = self._action[slot] = 0

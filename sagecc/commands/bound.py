@@ -22,12 +22,27 @@ from sagecc.paths import PATH
     "--loss", type=float, metavar="SHARE", help="Tighten it where more than this share is lost, such as 0.01."
 )
 @click.option("--drains", is_flag=True, help="Where it tightened, let the queue drain on short paths too.")
-def command(policy: Path, out: Path, window_bound: float | None, loss: float | None, drains: bool) -> None:
+@click.option("--slow", is_flag=True, help="Below 1.2 Mbps count with the lowest RTT, so that no long queue builds up.")
+@click.option(
+    "--recovery-floor",
+    type=float,
+    metavar="SHARE",
+    help="While losses are repaired, keep this share of what an RTT delivered, such as 0.5.",
+)
+def command(
+    policy: Path,
+    out: Path,
+    window_bound: float | None,
+    loss: float | None,
+    drains: bool,
+    slow: bool,
+    recovery_floor: float | None,
+) -> None:
     """Bound a policy's windows by what its path delivers.
 
     \b
     sagecc bound models/mine --out models/mine-bounded --window-bound 2
-    sagecc bound models/mine --out models/careful --window-bound 2 --loss 0.01
+    sagecc bound models/mine --out models/careful --window-bound 2 --loss 0.03 --slow --recovery-floor 0.5
     sagecc league --policy models/mine --policy models/mine-bounded
 
     Writes POLICY to another folder, its windows bounded by K times what the path delivers in an RTT. The network stays,
@@ -40,10 +55,15 @@ def command(policy: Path, out: Path, window_bound: float | None, loss: float | N
         raise SageccError(f"{out} exists already: name another folder with --out")
     try:
         control = replace(
-            artefact.control, window_bound=window_bound, window_bound_loss=loss, window_bound_drains=drains
+            artefact.control,
+            window_bound=window_bound,
+            window_bound_loss=loss,
+            window_bound_drains=drains,
+            window_bound_slow=slow,
+            recovery_floor=recovery_floor,
         )
     except ValueError as error:
-        raise SageccError(f"--window-bound, --loss and --drains: {error}") from None
+        raise SageccError(f"the bound: {error}") from None
     with sole_writer(out):
         write_with_control(artefact, out, control)
     click.echo(f"{out}  the network of {artefact.path}")

@@ -194,6 +194,7 @@ def own_policies(folder: Path) -> Iterator[Path]:
     for drains in (False, True):
         bound = replace(least, window_bound=2, window_bound_loss=0.01, window_bound_drains=drains)
         yield save_still_policy(folder / f"bound-{drains}", control=bound)
+    yield save_still_policy(folder / "careful", control=replace(bound, window_bound_slow=True, recovery_floor=0.5))
 
 
 @with_libbpf

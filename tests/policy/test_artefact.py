@@ -165,6 +165,7 @@ def test_another_policys_card_comes_back(policy: PolicyNetwork, tmp_path: Path) 
     assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
     choices: dict[str, Any] = {"map": artefact.LINEAR_MAP, "period_min_rtts": 0.5, "slow_start": 1.1}
     choices |= {"window_bound": 2, "window_bound_loss": 0.01, "window_bound_drains": True}
+    choices |= {"window_bound_slow": True, "recovery_floor": 0.5}
     control = dataclasses.replace(control, **choices)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     assert PolicyArtefact.load(tmp_path).control == control
@@ -176,6 +177,11 @@ def test_another_policys_card_comes_back(policy: PolicyNetwork, tmp_path: Path) 
     for factor in (0.5, 101, float("nan")):
         with pytest.raises(ValueError, match=r"bound|numbers"):
             Control(window_bound=factor)
+    for floor in (0, 1.1, float("nan")):
+        with pytest.raises(ValueError, match=r"in an RTT|numbers"):
+            Control(recovery_floor=floor)
+    with pytest.raises(ValueError, match="where no window is bounded"):
+        Control(window_bound_slow=True)
     bad: tuple[tuple[float | None, float], ...] = ((None, 0.01), (2, 0), (2, 1), (2, float("nan")))
     for bound, loss in bad:
         with pytest.raises(ValueError, match=r"tightens at a loss|numbers"):

@@ -143,7 +143,9 @@ def test_a_folder_that_is_no_policy_is_not_hashed(tmp_path: Path) -> None:
     with pytest.raises(SageccError, match=f"policy:{tmp_path}: there is no policy at {tmp_path};"):
         policy_sha256(f"policy:{tmp_path}")
     save_policy(tmp_path)
-    assert len(policy_sha256(f"policy:{tmp_path}")) == 64
+    assert len(digest := policy_sha256(f"policy:{tmp_path}")) == 64
+    (tmp_path / "README.md").write_text("For people.")
+    assert policy_sha256(f"policy:{tmp_path}") == digest
     put("has 4,398,046,511,104 bytes", tmp_path / "note")
     with pytest.raises(SageccError, match="note has 4,398,046,511,104 bytes"):
         policy_sha256(f"policy:{tmp_path}")

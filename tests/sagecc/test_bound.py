@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +33,9 @@ def test_a_policy_under_another_bound(tmp_path: Path) -> None:
     drains = PolicyArtefact.load(tmp_path / "c").control
     assert drains == dataclasses.replace(bounded.control, window_bound_drains=True) != bounded.control
     assert bounded.control != first.control == free.control
+    bound(first.path, "--out", tmp_path / "d", "--window-bound", 2, "--loss", 0.01, "--slow", "--recovery-floor", 0.5)
+    careful = dataclasses.replace(bounded.control, window_bound_slow=True, recovery_floor=0.5)
+    assert PolicyArtefact.load(tmp_path / "d").control == careful
     for name, weights in first.weights.items():
         assert np.array_equal(weights, bounded.weights[name]) and np.array_equal(weights, free.weights[name])
     assert bounded.intact_files() == first.intact_files()
@@ -43,12 +49,21 @@ def test_the_other_formats_come_along(tmp_path: Path) -> None:
     assert bounded.card["export_errors"] == shipped.card["export_errors"]
 
 
+def test_the_same_bytes_each_time(tmp_path: Path) -> None:
+    for seed in "12345":
+        command = [sys.executable, "-m", "sagecc", "bound", "sagecc-1", "--out", str(tmp_path / seed)]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    assert len({(tmp_path / seed / "card.json").read_bytes() for seed in "12345"}) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--window-bound", "0.5"], "--window-bound, --loss and --drains: a window's bound is 1 to 100 times"),
-        (["--loss", "0.01"], "--window-bound, --loss and --drains: no bound on the window tightens at a loss of 0.01"),
+        (["--window-bound", "0.5"], "the bound: a window's bound is 1 to 100 times"),
+        (["--loss", "0.01"], "the bound: no bound on the window tightens at a loss of 0.01"),
         (["--window-bound", "2", "--drains"], "no bound on the window drains as True where it does not tighten"),
+        (["--slow"], "the bound: no delivery rate of few packets is True where no window is bounded"),
+        (["--recovery-floor", "1.5"], "the bound: no window is at least 1.5 of what is delivered in an RTT"),
         (["--out", "."], ". exists already: name another folder with --out"),
     ],
 )
