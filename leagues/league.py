@@ -141,7 +141,7 @@ class PlayOptions:
 
     def identify(self, sha256: str) -> str:
         """Return what decides a policy's trajectories beside networks and kernel: its files' hash and these options."""
-        latency = f" late by {self.latency_us} us" if self.latency_us else ""
+        latency = f" late by {self.latency_us} us as ordered" if self.latency_us else ""
         given_up = f" given up at {self.give_up}" if self.give_up else ""
         return f"{sha256}{latency}{' sampled' if self.sample else ''}{given_up}"
 

@@ -105,7 +105,7 @@ def run_key(run: StudyRun, identity: str) -> str:
     """Return a run's file's stem: a digest of its network, scheme, seed, interval, latency, kernel and policies."""
     fields = [run.environment.to_json(), run.scheme, str(run.seed), f"{run.interval_s:g}", identity]
     if run.latency_us:
-        fields.append(f"late by {run.latency_us} us")
+        fields.append(f"late by {run.latency_us} us as ordered")  # what it sees: collector.lab.under_way
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()[:32]
 
 
