@@ -11,8 +11,10 @@ import os
 import resource
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import NoReturn
@@ -39,6 +41,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Commands by what they are for, in the order of work; those not named here follow by name."""
 OTHER = "Other"
 
+VERBOSE = ("-v", "--verbose")
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -105,8 +108,9 @@ def _summary(name: str) -> str:
 
 @click.group(cls=LazyGroup, context_settings=CONTEXT, invoke_without_command=True)
 @click.version_option(package_name="sagecc", message="%(prog)s %(version)s")
+@click.option(*VERBOSE, is_flag=True, help="Before an error's line, print where in the program it arose.")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, verbose: bool) -> None:
     """Open policy pool, offline-RL learner and league for Internet congestion control.
 
     Collect what kernel schemes do in emulated networks, train a policy from that pool alone, and rank it
@@ -133,7 +137,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     sys.stdout, sys.stderr = outlasting(sys.stdout), outlasting(sys.stderr)
     if "DVC_STAGE" in os.environ:
         end_with_parent()  # a second run could otherwise start beside what a killed `dvc repro` left running
-    with errors_in_one_line():
+    leading = takewhile(lambda arg: arg.startswith("-"), sys.argv[1:] if args is None else args)
+    verbose = not set(VERBOSE).isdisjoint(leading)
+    with errors_in_one_line(), _traced() if verbose else nullcontext():
         status = cli.main(args, prog_name="sagecc", standalone_mode=False)
         sys.stdout.flush()
     sys.exit(status if isinstance(status, int) else 0)
@@ -177,6 +183,17 @@ def errors_in_one_line(program: str = "sagecc") -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":  # of a library in Rust
             _fail_exhausted(error, program)
+        raise
+
+
+@contextmanager
+def _traced() -> Iterator[None]:
+    """Print the traceback of what `errors_in_one_line` would tell in one line alone."""
+    try:
+        yield
+    except (SageccError, OSError) as error:
+        if not isinstance(error, BrokenPipeError):
+            traceback.print_exc()
         raise
 
 

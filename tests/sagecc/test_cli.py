@@ -259,6 +259,14 @@ def test_an_error_is_one_line(raising: Raising) -> None:
     assert raising(SageccError("pool: two\n  lines")) == (2, "sagecc: pool: two lines\n")
 
 
+@pytest.mark.parametrize("option", ["-v", "--verbose"])
+def test_verbose_says_where_an_error_arose(option: str) -> None:
+    brief, whole = (sagecc(*given, "run", "--scheme", "cubic", "--bandwidth", "0") for given in ([], [option]))
+    assert brief.returncode == whole.returncode == 2
+    lines = whole.stderr.splitlines()
+    assert lines[0].startswith("Traceback") and lines[-1:] == brief.stderr.splitlines()
+
+
 @pytest.mark.parametrize(
     ("error", "line"),
     [
