@@ -13,6 +13,9 @@ bound probes as BBRv2 does (draft-cardwell-iccrg-bbr-congestion-control-02, 4.3.
 Where a path takes few packets, 3 more are what 0.9 takes away, and nothing drains; a bound that drains goes without
 them in the round after a loss.
 
+For slow flows, below SLOW, an RTT may be the lowest one: 100 ms then hold a packet or none,
+and sRTT is mostly the flow's own queue. So no bound grows with the queue that it allows.
+
 Everything is a whole number, so that the kernel (execution/stock/bpf) computes the same.
 """
 
