@@ -168,7 +168,9 @@ def test_another_policys_card_comes_back(policy: PolicyNetwork, tmp_path: Path) 
     choices |= {"window_bound_slow": True, "recovery_floor": 0.5}
     control = dataclasses.replace(control, **choices)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
-    assert PolicyArtefact.load(tmp_path).control == control
+    careful = PolicyArtefact.load(tmp_path)
+    assert (careful.control, careful.card["format_version"]) == (control, artefact.FORMAT_VERSION)
+    assert loaded.card["format_version"] == "2.3"
     with pytest.raises(ValueError, match="action map 'cwnd \\+= a' is not known"):
         Control(map="cwnd += a")
     with pytest.raises(ValueError, match=r"every -1\.0 minimum RTTs"):
