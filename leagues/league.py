@@ -15,6 +15,7 @@ import polars as pl
 
 from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.lab.spec import Drive, driven_flows
+from sagecc.collector.lab.under_way import lateness
 from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import Results
 from sagecc.collector.run.store import PARTITION_MARK, SPOOL, SPOOL_MARK, read_failed
@@ -141,7 +142,7 @@ class PlayOptions:
 
     def identify(self, sha256: str) -> str:
         """Return what decides a policy's trajectories beside networks and kernel: its files' hash and these options."""
-        latency = f" late by {self.latency_us} us as ordered" if self.latency_us else ""
+        latency = f" {lateness(self.latency_us)}" if self.latency_us else ""
         given_up = f" given up at {self.give_up}" if self.give_up else ""
         return f"{sha256}{latency}{' sampled' if self.sample else ''}{given_up}"
 

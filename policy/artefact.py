@@ -144,9 +144,9 @@ class Control:
     window_bound_drains: bool = False
     """Whether a round after such a loss goes without the 3 packets, so that a short path drains too."""
     window_bound_slow: bool = False
-    """Whether a delivery rate of few packets is the kernel's, over an RTT: over 100 ms it would be too high."""
+    """Whether that bound takes the lowest RTT below 1.2 Mbps, where a few packets are a long queue."""
     recovery_floor: float | None = None
-    """While losses are repaired, no window is below this share of what was delivered in a lowest RTT as that began
+    """While losses are repaired, no window is below this share of what was delivered in an sRTT as that began
     (execution.agent.recovery). None: no such floor."""
     decimals: int | None = None
     """Decimals that an action is rounded to, in single precision. None: it is not rounded."""
@@ -185,7 +185,7 @@ class Control:
             raise ValueError(f"no bound on the window drains as {drains!r} where it does not tighten with loss")
         slow = self.window_bound_slow
         if not isinstance(slow, bool) or (slow and not self.window_bound):
-            raise ValueError(f"no delivery rate of few packets is {slow!r} where no window is bounded")
+            raise ValueError(f"no bound on the window is for slow flows as {slow!r} where there is none")
         if self.recovery_floor is not None and not 0 < self.recovery_floor <= 1:
             raise ValueError(f"no window is at least {self.recovery_floor} of what is delivered in an RTT")
         if self.decimals is not None and (type(self.decimals) is not int or not 0 <= self.decimals <= 6):
@@ -493,9 +493,8 @@ def write(
             raise SageccError(f"{folder} is not written: its weight '{name}' holds values that are not finite")
     data = save_tensors({name: np.ascontiguousarray(weights[name]) for name in sizes.shapes()})
     control = control or Control()
-    is_careful = control.window_bound_slow or control.recovery_floor is not None
     card = {
-        "format_version": FORMAT_VERSION if is_careful else _BEFORE_2_4,
+        "format_version": _version(control, _BEFORE_2_4),
         "inputs": {
             "source": source[0],
             "source_version": source[1],
@@ -527,7 +526,15 @@ def write_with_control(policy: PolicyArtefact, folder: Path, control: Control) -
     errors = policy.card.get("export_errors")
     known = errors if isinstance(errors, dict) else {}
     exported = ExportedNetwork(files, {name: known[name] for name in files if name in known})
-    _write_files(folder, policy.card | control.card(), weights, exported)
+    version = _version(control, policy.card["format_version"])
+    _write_files(folder, policy.card | {"format_version": version} | control.card(), weights, exported)
+
+
+def _version(control: Control, version: str) -> str:
+    """Return the version of a card with this control, where another of its version has not what 2.4 brought."""
+    if control.window_bound_slow or control.recovery_floor is not None:
+        return FORMAT_VERSION
+    return _BEFORE_2_4 if version == FORMAT_VERSION else version
 
 
 def _write_files(folder: Path, card: dict[str, Any], weights: dict[str, bytes], exported: ExportedNetwork) -> None:

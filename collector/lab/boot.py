@@ -156,7 +156,7 @@ class Guest:
             for flow, latency_us in zip(spec.lockstep, latencies_us, strict=True)
             if latency_us
         }
-        self._late_flows: list[int] = []  # of the last tick's samples, where any flow is late
+        self._orders: list[OrdersUnderWay | None] = []  # of the last tick's samples, where any flow is late
         self._end: np.void | None = None
         self._resources = ExitStack()
 
@@ -231,9 +231,9 @@ class Guest:
             pacing_bytes_s: pacing rates (bytes/s); 0 for no pacing.
         """
         actions = zip(cwnd_pkts, self._action_latencies_us, pacing_bytes_s, strict=True)
-        for flow, cwnd in zip(self._late_flows, cwnd_pkts, strict=False):
-            if flow in self._under_way:
-                self._under_way[flow].order(cwnd)
+        for orders, cwnd in zip(self._orders, cwnd_pkts, strict=False):
+            if orders:
+                orders.order(cwnd)
         try:
             self._stream.send(b"".join(starmap(_ACTION.pack, actions)))
         except _GuestError:
@@ -242,10 +242,10 @@ class Guest:
     def _ordered(self, samples: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
         """Return samples whose windows are what was ordered, where that is under way."""
         samples = samples.copy()
-        self._late_flows = samples["flow"].tolist()
-        for row, flow in enumerate(self._late_flows):
-            if flow in self._under_way:
-                samples["cwnd_pkts"][row] = self._under_way[flow].window(int(samples["cwnd_pkts"][row]))
+        self._orders = [self._under_way.get(flow) for flow in samples["flow"].tolist()]
+        for row, orders in enumerate(self._orders):
+            if orders:
+                samples["cwnd_pkts"][row] = orders.window(int(samples["cwnd_pkts"][row]))
         return samples
 
     @property

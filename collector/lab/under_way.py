@@ -9,6 +9,11 @@ from collections import deque
 from sagecc.schemas.raw import TICK_S
 
 
+def lateness(latency_us: int) -> str:
+    """Return what tells the plays of a late host from others, and from those before it saw what it ordered."""
+    return f"late by {latency_us} us as ordered"
+
+
 class OrdersUnderWay:
     """What a flow's window will be once all that was ordered of it holds.
 

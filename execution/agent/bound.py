@@ -13,8 +13,8 @@ bound probes as BBRv2 does (draft-cardwell-iccrg-bbr-congestion-control-02, 4.3.
 Where a path takes few packets, 3 more are what 0.9 takes away, and nothing drains; a bound that drains goes without
 them in the round after a loss.
 
-For slow flows, below SLOW, an RTT may be the lowest one: 100 ms then hold a packet or none,
-and sRTT is mostly the flow's own queue. So no bound grows with the queue that it allows.
+For slow flows, below SLOW, an RTT may be the lowest one: 100 ms then hold a packet or none, and sRTT is mostly the
+flow's own queue. So no bound grows with the queue that it allows.
 
 Everything is a whole number, so that the kernel (execution/stock/bpf) computes the same.
 """
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from sagecc.common.arrays import Ints
 from sagecc.common.machine_code import compiled
 from sagecc.execution.flow.intervals import times_us
-from sagecc.execution.flow.window import UNLIMITED, pacing_rates
+from sagecc.execution.flow.window import with_windows
 from sagecc.policy.artefact import Control
 from sagecc.pool.features import step32
 
@@ -200,8 +200,7 @@ class WindowBound:
         self._bounding[slots] = rates
         bounds = _bounds(rates, srtt)
         above = np.where(cwnd > 0, cwnd, kernel) > bounds
-        cwnd = np.where(above, bounds, cwnd)
-        return cwnd, np.where(above & (pacing != UNLIMITED), pacing_rates(samples, cwnd), pacing)
+        return with_windows(samples, cwnd, pacing, above, bounds)
 
     def rates(self, slots: Ints) -> Ints:
         """Return k times the highest delivery rates as of the flows' last ticks [B] (thousandths of packets/s)."""

@@ -15,7 +15,7 @@ import numpy as np
 from sagecc.common.processes import end_with_parent
 from sagecc.execution.agent.actions import action_map
 from sagecc.execution.agent.bound import window_bound
-from sagecc.execution.agent.recovery import RecoveryFloor
+from sagecc.execution.agent.recovery import recovery_floor
 from sagecc.execution.flow.outage import Outages
 from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
@@ -31,8 +31,8 @@ def compile_from_the_network_back(policy: PolicyArtefact) -> None:
     control = policy.control
     if bound := window_bound(control, 1):
         bound.apply(samples, slots, zeros, zeros)
-    if control.recovery_floor:
-        RecoveryFloor(control.recovery_floor).apply(samples, slots, zeros, zeros)
+    if floor := recovery_floor(control, 1):
+        floor.apply(samples, slots, zeros, zeros)
     action_map(control, 1).step(samples, slots, np.ones(1, np.bool_), np.zeros(1))
     Outages().step(samples, slots)
 

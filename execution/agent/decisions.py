@@ -18,7 +18,7 @@ from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
 from sagecc.execution.agent.bound import window_bound
-from sagecc.execution.agent.recovery import RecoveryFloor
+from sagecc.execution.agent.recovery import recovery_floor
 from sagecc.execution.flow.intervals import min_rtts_us, some
 from sagecc.execution.flow.outage import Outages
 from sagecc.execution.flow.source import ObservationSource
@@ -102,7 +102,7 @@ class Decisions:
         self._control, self._action_map = control, action_map(control, flows)
         self._slow_start = slow_start(control, flows)
         self._outages = Outages(flows)
-        self._floor = RecoveryFloor(control.recovery_floor, flows) if control.recovery_floor else None
+        self._floor = recovery_floor(control, flows)
         self._bound = window_bound(control, flows)
         self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._period = np.ones(flows, np.int64)  # ticks, as of the last decision

@@ -4,7 +4,7 @@
 Retransmissions wait for the window as other packets do. A policy that answers thousands of losses with the smallest
 window repairs a few per RTT. Linux's schemes come out of a fast recovery with their ssthresh (RFC 6937), half a window
 or more. So from the first tick in TCP_CA_Recovery to the last, no window is below a share of what the flow delivered in
-a lowest RTT as it began. The queue is no part of that: what is in it drains. A timeout ends the floor.
+an sRTT as it began, which counts its part of the queue and nothing that was lost. A timeout ends the floor.
 
 All numbers are whole, so that another language can compute the same.
 """
@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Ints
 from sagecc.common.machine_code import compiled
-from sagecc.execution.flow.window import UNLIMITED, pacing_rates
+from sagecc.execution.flow.window import with_windows
+from sagecc.policy.artefact import Control
 
 TCP_CA_RECOVERY = 3
 """Kernel state of a fast recovery."""
@@ -34,7 +35,7 @@ def _step(
         mss: bytes of a packet [B].
         srtt_us: smoothed RTT [B].
         slots: the flows' slots [B].
-        thousandths: share of what is delivered in a lowest RTT.
+        thousandths: share of what is delivered in an sRTT.
         floors: of the recoveries under way [slots]; -1: none.
     """
     found = np.zeros(len(slots), np.int64)
@@ -57,7 +58,7 @@ class RecoveryFloor:
         """Start with nothing seen.
 
         Args:
-            share: of what is delivered in a lowest RTT; counts in thousandths.
+            share: of what is delivered in an sRTT; counts in thousandths.
             flows: number of slots.
         """
         self._thousandths = round(share * 1000)
@@ -79,9 +80,13 @@ class RecoveryFloor:
         ca_state, rate, mss, srtt = (samples[name].astype(np.int64) for name in names)
         floors = _step(ca_state, rate, mss, srtt, slots, self._thousandths, self._floors)
         below = (cwnd > 0) & (cwnd < floors)
-        cwnd = np.where(below, floors, cwnd)
-        return cwnd, np.where(below & (pacing != UNLIMITED), pacing_rates(samples, cwnd), pacing)
+        return with_windows(samples, cwnd, pacing, below, floors)
 
     def reset(self, slot: int) -> None:
         """Forget a flow, so that its slot can serve another."""
         self._floors[slot] = -1
+
+
+def recovery_floor(control: Control, flows: int) -> RecoveryFloor | None:
+    """Return the floors that a policy's card asks for, for so many flows, or None."""
+    return RecoveryFloor(control.recovery_floor, flows) if control.recovery_floor else None

@@ -116,6 +116,22 @@ def pacing_rates(samples: npt.NDArray[np.void], cwnd: Ints) -> Ints:
     return _pacing_rates(cwnd, mss, srtt)
 
 
+def with_windows(
+    samples: npt.NDArray[np.void], cwnd: Ints, pacing: Ints, which: npt.NDArray[np.bool_], windows: Ints
+) -> tuple[Ints, Ints]:
+    """Return what is to be set in the kernel, with other windows for some flows and their rates of one per sRTT.
+
+    Args:
+        samples: structured array [B] with the counters of schemas.raw by name.
+        cwnd: windows to set [B] (packets).
+        pacing: pacing rates to set [B] (bytes/s); UNLIMITED ones stay so.
+        which: which flows have another window [B].
+        windows: these windows [B] (packets).
+    """
+    cwnd = np.where(which, windows, cwnd)
+    return cwnd, np.where(which & (pacing != UNLIMITED), pacing_rates(samples, cwnd), pacing)
+
+
 def one_window_bytes_s(samples: npt.NDArray[np.void]) -> Doubles:
     """Return the rate of one window per sRTT [B] (bytes/s), 0 before the first RTT sample."""
     cwnd, mss, srtt = (samples[name].astype(np.float64) for name in ("cwnd_pkts", "mss_bytes", "srtt_us"))

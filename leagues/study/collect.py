@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from sagecc.collector.kernel.identity import kernel_identity
+from sagecc.collector.lab.under_way import lateness
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.parquet import parquet_schema, read_parquet
@@ -105,7 +106,7 @@ def run_key(run: StudyRun, identity: str) -> str:
     """Return a run's file's stem: a digest of its network, scheme, seed, interval, latency, kernel and policies."""
     fields = [run.environment.to_json(), run.scheme, str(run.seed), f"{run.interval_s:g}", identity]
     if run.latency_us:
-        fields.append(f"late by {run.latency_us} us as ordered")  # what it sees: collector.lab.under_way
+        fields.append(lateness(run.latency_us))
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()[:32]
 
 

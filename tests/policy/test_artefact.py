@@ -182,7 +182,7 @@ def test_another_policys_card_comes_back(policy: PolicyNetwork, tmp_path: Path) 
     for floor in (0, 1.1, float("nan")):
         with pytest.raises(ValueError, match=r"in an RTT|numbers"):
             Control(recovery_floor=floor)
-    with pytest.raises(ValueError, match="where no window is bounded"):
+    with pytest.raises(ValueError, match="for slow flows as True where there is none"):
         Control(window_bound_slow=True)
     bad: tuple[tuple[float | None, float], ...] = ((None, 0.01), (2, 0), (2, 1), (2, float("nan")))
     for bound, loss in bad:

@@ -36,6 +36,11 @@ def test_a_policy_under_another_bound(tmp_path: Path) -> None:
     bound(first.path, "--out", tmp_path / "d", "--window-bound", 2, "--loss", 0.01, "--slow", "--recovery-floor", 0.5)
     careful = dataclasses.replace(bounded.control, window_bound_slow=True, recovery_floor=0.5)
     assert PolicyArtefact.load(tmp_path / "d").control == careful
+    bound(tmp_path / "d", "--out", tmp_path / "e")
+    cards = (
+        PolicyArtefact.load(folder).card for folder in (first.path, tmp_path / "a", tmp_path / "d", tmp_path / "e")
+    )
+    assert [card["format_version"] for card in cards] == ["2.3", "2.3", "2.4", "2.3"]
     for name, weights in first.weights.items():
         assert np.array_equal(weights, bounded.weights[name]) and np.array_equal(weights, free.weights[name])
     assert bounded.intact_files() == first.intact_files()
@@ -62,7 +67,7 @@ def test_the_same_bytes_each_time(tmp_path: Path) -> None:
         (["--window-bound", "0.5"], "the bound: a window's bound is 1 to 100 times"),
         (["--loss", "0.01"], "the bound: no bound on the window tightens at a loss of 0.01"),
         (["--window-bound", "2", "--drains"], "no bound on the window drains as True where it does not tighten"),
-        (["--slow"], "the bound: no delivery rate of few packets is True where no window is bounded"),
+        (["--slow"], "the bound: no bound on the window is for slow flows as True where there is none"),
         (["--recovery-floor", "1.5"], "the bound: no window is at least 1.5 of what is delivered in an RTT"),
         (["--out", "."], ". exists already: name another folder with --out"),
     ],
