@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -93,12 +92,3 @@ def test_two_templates_with_the_same_name(project: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(pages, "texts", lambda path, context: {"same": path.name})
     with pytest.raises(SageccError, match="b and a both have a text 'same'"):
         pages.named.__wrapped__()
-
-
-# What a chain trained here is called repro...
-@pytest.mark.parametrize("card", sorted((ROOT / "models").glob("[!r]*/card.json")), ids=lambda card: card.parent.name)
-def test_a_model_has_a_readme_with_data_metrics_and_limits(card: Path) -> None:
-    page = (card.parent / "README.md").read_text()
-    assert page.startswith(f"# {card.parent.name}\n")
-    assert [part for part in ("**Data**", "**Winning rates**", "**Limits**") if part not in page] == []
-    assert re.search(r"<!-- = rate_\w+ -->\d", page)

@@ -443,3 +443,13 @@ def test_the_front_page_shows_what_readme_shows() -> None:
     for shown in (command, output, picture):
         assert shown.findall(front) == shown.findall(readme)[:1]
         assert shown.search(front)
+
+
+def test_a_model_has_a_readme_with_data_metrics_and_limits() -> None:
+    models = [ROOT / Path(name).parent for name in tracked() if re.fullmatch(r"models/[^/]+/card\.json", name)]
+    assert len(models) == 8
+    for model in models:
+        page = (model / "README.md").read_text()
+        assert page.startswith(f"# {model.name}\n")
+        assert [part for part in ("**Data**", "**Winning rates**", "**Limits**") if part not in page] == []
+        assert re.search(r"<!-- = rate_\w+ -->\d", page)
