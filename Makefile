@@ -220,6 +220,14 @@ kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, f
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
 
+.PHONY: together-pool
+together-pool: kernel ## Add flows that start with their Cubic to the kicked pool, for the runs `offline-together` (after `make kicked`; 10 minutes)
+	mkdir -p .cache/training/together/raw
+	cp --archive --link --update datasets/kicked/raw/. .cache/training/together/raw
+	sagecc collect --environments together --schemes wander --repeats 3 --out .cache/training/together/raw
+	sagecc collect --environments together --schemes cubic,htcp,illinois,vegas --kicks --out .cache/training/together/raw
+	sagecc pool --raw .cache/training/together/raw --out .cache/training/together/pool
+
 .PHONY: bench-teaching
 bench-teaching: kernel ## Clone pools with and without kicks, and draw what they teach (half an hour)
 	python -m evidence.leagues.teaching

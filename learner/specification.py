@@ -56,10 +56,12 @@ INPUT_GROUPS: Mapping[str, Callable[[Column], bool]] = MappingProxyType(
         "no-min-max": lambda column: not column.name.endswith((".min", ".max")),
         "no-rtt-var": lambda column: not 23 <= column.paper_index <= 40,
         "no-loss-inflight": lambda column: not 41 <= column.paper_index <= 58,
+        "no-acked-rate": lambda column: column.name != "acked_rate",
         **{f"window-{window}": _of_window(window) for window in WINDOWS_TICKS},
     }
 )
-"""Which features each named group of inputs keeps: all, those of section 7.3's ablations, and section 7.4's windows."""
+"""Which features each named group of inputs keeps: all, those of section 7.3's ablations, section 7.4's windows, and
+all but the acknowledged rate over the highest rate ever sent, which tells of a recorder's past."""
 
 
 LATER: Mapping[str, str] = MappingProxyType({"recorded": "where it is set"})
@@ -142,8 +144,8 @@ class Data:
     """Which trajectories of the pool, and their weights: the fields of learner.selection.Selection."""
     inputs: str | tuple[str, ...] = "all"
     """The features that the networks see: a list of names of schemas.pool, or a group: `all` (69), `no-min-max` (33),
-    `no-rtt-var` (51), `no-loss-inflight` (51), `window-s`, `window-m`, `window-l` (33 each: the windows of 10, 200 or
-    1000 ticks alone).
+    `no-rtt-var` (51), `no-loss-inflight` (51), `no-acked-rate` (68), `window-s`, `window-m`, `window-l` (33 each: the
+    windows of 10, 200 or 1000 ticks alone).
     """
     period_ms: int = TICK_MS
     """Time between decisions, a multiple of 10 ms. An action is the product of a period's ratios, a reward the mean of
