@@ -6,7 +6,8 @@ One update on a batch of windows, time first:
     critics  Q_i(s, a) -> r + discount * (min_j Q'_j(s', a') - critic_cloning * (a' - b')^2), a' the target actor's
              action with clipped noise, b' the recorder's; each by its mean square, or by Huber's loss;
     actor    down w (pi(s) - a)^2 - alpha * Q(s, pi(s)) / unit(Q), every `policy_delay` updates; then its target moves.
-             unit(Q) is a number: the mean of |Q| over the batch, or Q's deviation.
+             unit(Q) is a number: the mean of |Q| over the batch, or Q's deviation. With `unit: slope` each row's pull
+             is alpha * g / (|g| + FLAT mean |g|) with g = dQ/da: its direction, however much is at stake there.
 
 TD3+BC follows Q_1 and has no `critic_cloning`. ReBRAC follows the lower Q and normalises the critics' layers; its
 weights of both terms, beta_1 and beta_2, are 1 / `alpha` (its actor's loss is ours times beta_1) and `critic_cloning`.
@@ -40,6 +41,8 @@ OF_WEIGHTS = ("value_loss", "advantage_std", "filter_weight_mean")
 
 LEAST_UNIT = 1e-6
 """Least number that Q is divided by."""
+FLAT = 0.1
+"""A slope of this many mean slopes pulls half as much as a steep one: what critics hardly tell apart counts less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +55,8 @@ class Td3BcConfig(OfflineConfig):
     """Weight of Q in the actor's loss; the cloning term's is 1."""
     alpha_shared: float | None = None
     """The same for flows with competitors; `null`: `alpha`."""
-    unit: Literal["mean", "deviation"] = "mean"
-    """Divisor of Q there: the batch's mean of |Q|, or its deviation."""
+    unit: Literal["mean", "deviation", "slope"] = "mean"
+    """Divisor of Q there: the batch's mean of |Q|, its deviation, or each row's slope, so that networks count alike."""
     follows: Literal["first", "lower"] = "first"
     """The Q that the actor follows: the first critic's, as in TD3+BC, or the lower of both, as in ReBRAC."""
     critic_cloning: float = 0.0
@@ -141,11 +144,9 @@ class Td3Bc:
             weights: of the pool's actions, 0 where one is no label [L, B].
             share: which share of the batch it is.
         """
-        judges, actions = self.judges, self.judges.actions(batch)
-        q = judges.lower(batch, actions, 1 if self.config.follows == "first" else CRITICS)
-        error = tf.square(actions - batch.actions[judges.rows])
-        pull = tf.reduce_mean(self._alpha(batch) * q) / tf.stop_gradient(self._unit(q, share))
-        return HeldActorLoss(tf.reduce_mean(weights * error) - pull, actions)
+        actions = self.judges.actions(batch)
+        error = tf.square(actions - batch.actions[self.judges.rows])
+        return HeldActorLoss(tf.reduce_mean(weights * error) - self._pull(batch, actions, share), actions)
 
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
@@ -157,6 +158,27 @@ class Td3Bc:
         if config.alpha_shared is None:
             return config.alpha
         return tf.gather([config.alpha, config.alpha_shared], groups_of(batch)[self.judges.rows])
+
+    def _pull(self, batch: Batch, actions: Any, share: Share) -> Any:
+        """Return the term that raises Q, as a mean over the rows that learn."""
+        alpha = self._alpha(batch)
+        if self.config.unit == "slope":
+            return tf.reduce_mean(alpha * self._direction(batch, tf.stop_gradient(actions), share) * actions)
+        q = self._followed(batch, actions)
+        return tf.reduce_mean(alpha * q) / tf.stop_gradient(self._unit(q, share))
+
+    def _followed(self, batch: Batch, actions: Any) -> Any:
+        """Return the Q that the actor follows [L, B]."""
+        return self.judges.lower(batch, actions, 1 if self.config.follows == "first" else CRITICS)
+
+    def _direction(self, batch: Batch, actions: Any, share: Share) -> Any:
+        """Return where Q rises at some actions, from -1 to 1 [L, B], without gradient."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(actions)
+            q = self._followed(batch, actions)
+        slopes = tape.gradient(q, actions)
+        sizes = tf.abs(slopes)
+        return tf.stop_gradient(slopes / (sizes + FLAT * share.mean(tf.reduce_mean(sizes)) + LEAST_UNIT))
 
     def _unit(self, q: Any, share: Share) -> Any:
         """Return what Q is divided by, of the whole batch."""

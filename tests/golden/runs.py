@@ -95,6 +95,7 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
         "judged": Golden("JUDGING", training.judged),
         "awr": Golden("AWR", lambda folder: training.trained(folder, "awr", training.AWR)),
         "td3_bc": _dense("TD3_BC", "td3_bc", TD3_BC),
+        "td3_bc-slope": _dense("TD3_BC", "td3_bc-slope", TD3_BC | {"unit": "slope"}, inputs="no-acked-rate"),
         "rebrac": _dense("TD3_BC", "rebrac", REBRAC, network=training.RECURRENT, burn_in=1),
         "cql": _dense("CQL", "cql", {"name": "cql", "alpha": 0.1, "thinning": 2}),
         "td3": _in_labs("TD3", "td3", hidden=[32, 16], average=0.9, final_rate=0.05, drop_every=40, drop_hold=10),

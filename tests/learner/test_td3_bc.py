@@ -193,6 +193,22 @@ def test_q_in_units_of_its_deviation() -> None:
     assert float(acted(made, data).loss) == pytest.approx(expected, rel=1e-4)
 
 
+def test_in_units_of_its_slope_q_pulls_as_hard_where_little_is_at_stake() -> None:
+    config = varied(CONFIG, unit="slope", alpha=0.5)
+    made, data = learner(config), batch_of(config)
+    of = InNumpy(made, data)
+    critic, pi = made.networks.critics[0], of.pi(made.networks.actor, data.observations[:1])
+    step = 1e-3
+    slopes = (of.q(critic, of.s, pi + step) - of.q(critic, of.s, pi - step)) / (2 * step)
+    sizes = np.abs(slopes)
+    pull = 0.5 * slopes / (sizes + 0.1 * sizes.mean())
+    with tf.GradientTape() as tape:
+        found = acted(made, data)
+    assert float(found.loss) == pytest.approx(float((((pi - of.a) ** 2) - pull * pi).mean()), rel=1e-2)
+    expected = (2 * (pi - of.a) - pull) / pi.size  # by each action: the direction is no function of it
+    np.testing.assert_allclose(tape.gradient(found.loss, found.actions), expected, atol=2e-3)
+
+
 def test_q_weighs_something_else_where_other_flows_share_the_link() -> None:
     config = varied(CONFIG, states="flows", alpha_shared=0.5)
     made, data = learner(config), batch_of(config)
@@ -333,7 +349,7 @@ def test_weights_follow_the_advantages_over_the_behaviours_value(config: RunSpec
 @pytest.mark.parametrize(
     "config",
     [
-        varied(CONFIG, average=0.9, window=5, n_step=2),
+        varied(CONFIG, average=0.9, window=5, n_step=2, unit="slope"),
         varied(REBRAC, policy_delay=1),
         varied(CONFIG, states="flows", beta=0.5, alpha_shared=1.0),
         varied(RECURRENT, burn_in=2, huber=1.0, gradient_clip=1.0, n_step=2, unit="deviation"),
