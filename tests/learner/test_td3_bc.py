@@ -349,7 +349,8 @@ def test_weights_follow_the_advantages_over_the_behaviours_value(config: RunSpec
 @pytest.mark.parametrize(
     "config",
     [
-        varied(CONFIG, average=0.9, window=5, n_step=2, unit="slope"),
+        varied(CONFIG, average=0.9, window=5, n_step=2),
+        varied(CONFIG, unit="slope", policy_delay=1),
         varied(REBRAC, policy_delay=1),
         varied(CONFIG, states="flows", beta=0.5, alpha_shared=1.0),
         varied(RECURRENT, burn_in=2, huber=1.0, gradient_clip=1.0, n_step=2, unit="deviation"),
