@@ -220,14 +220,6 @@ kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, f
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
 
-.PHONY: together-pool
-together-pool: kernel ## Add flows that start with their Cubic to the kicked pool, for the runs `offline-together` (after `make kicked`; 10 minutes)
-	mkdir -p .cache/training/together/raw
-	cp --archive --link --update datasets/kicked/raw/. .cache/training/together/raw
-	sagecc collect --environments together --schemes wander --repeats 3 --out .cache/training/together/raw
-	sagecc collect --environments together --schemes cubic,htcp,illinois,vegas --kicks --out .cache/training/together/raw
-	sagecc pool --raw .cache/training/together/raw --out .cache/training/together/pool
-
 .PHONY: bench-teaching
 bench-teaching: kernel ## Clone pools with and without kicks, and draw what they teach (half an hour)
 	python -m evidence.leagues.teaching
@@ -246,6 +238,10 @@ policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train
 .PHONY: parts
 parts: kernel ## Train and judge what evidence/training/parts.yaml lists and is not done (after `make kicked`)
 	python -m evidence.training.run --plan evidence/training/parts.yaml
+
+.PHONY: cures
+cures: kernel ## Train and judge what evidence/training/cures.yaml lists and is not done (after `make kicked`)
+	python -m evidence.training.run --plan evidence/training/cures.yaml
 
 .PHONY: carry
 carry: setup ## Keep a training that has not ended in evidence/training/checkpoints, to be committed (ONLY=NAME)

@@ -30,6 +30,9 @@ CONFIGS = {"smoke": ("offline-tiny", "labs-tiny"), "small": ("offline", "sagecc-
 KICKED_IN = {"smoke": "smoke", "small": "spread", "full": "full"}
 """The profile that each one's pool of kicked schemes is of."""
 
+STARTS_IN = {"smoke": "datasets/together-smoke.yaml", "small": "together", "full": "together"}
+"""The networks in which each one's flows start together."""
+
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
 KICKED_POOL = "kicked-pool"
@@ -153,6 +156,7 @@ def choose_profile(params: Path, profile: str) -> None:
     before = params.read_text()
     after = re.sub(r"(?m)^(profile: )\S+", rf"\g<1>{profile}", before)
     after = re.sub(r"(?m)^(kicked: )\S+", rf"\g<1>{KICKED_IN[profile]}", after)
+    after = re.sub(r"(?m)^(starts: )\S+", rf"\g<1>{STARTS_IN[profile]}", after)
     for name, config in zip(("config", "labs"), CONFIGS[profile], strict=True):
         after = re.sub(rf"(?m)^(  {name}: )\S+", rf"\g<1>{config}", after)
     if after != before:

@@ -2,33 +2,43 @@
 """What a flow gets next to a Cubic that starts before it, with it, or after it, as a share of what Cubic gets there.
 
 In Set II the tested flow always starts 5 s after Cubic, behind a queue: it never sees the path's own RTT. Networks are
-those of starts.yaml; policies are the shipped ones and each seed of the recipe of a pool alone. Virtual time.
+those of starts.yaml; policies are the shipped ones, and each seed of RECIPES, of a pool alone, and of those that lack a
+part of the last one (cures.yaml). Virtual time. A seed that stands in the result with the policy of its training's
+result is not played again.
 """
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from evidence.machine import KERNEL, save
+from evidence.leagues.unseen import identity_of
+from evidence.machine import KERNEL, RESULTS, read_json, save
 from evidence.training.run import RUNS, policies_of
 from evidence.training.runs import read_plan
+from evidence.training.table import RESULTS as TRAININGS
+from evidence.training.table import read_results
 from sagecc.cli import errors_in_one_line
+from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.set_file import load_set
 from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.lab.controllers import play_episode
+from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 NAME = "starts"
 NETWORKS = Path(__file__).with_suffix(".yaml")
-RECIPE = "offline"
+RECIPES = ("offline-wander", "offline")
 CUBIC = "cubic"
 HEURISTICS = ("htcp", "reno", "bbr2")
+CURES, CURED = RUNS.with_name("cures.yaml"), Path("evidence/cures.jsonl")
+"""Runs that lack a part, and their results."""
 ORDERS = ("after", "with", "before")
 """When the tested flow starts; from Set II's order on."""
 
@@ -37,6 +47,11 @@ def order_of(environment: Environment) -> str:
     """Return when the tested flow starts in relation to Cubic."""
     own_s, other_s = environment.start_s, environment.cross[0].flow.start_s
     return "with" if own_s == other_s else "after" if own_s > other_s else "before"
+
+
+def recipe_of(name: str) -> str:
+    """Return a seed's recipe."""
+    return re.sub(r"-\d+$", "", name)
 
 
 def shares(
@@ -66,20 +81,37 @@ def played(schemes: dict[str, str], environments: list[Environment]) -> dict[str
     return found
 
 
+def known(path: Path, identity: str) -> dict[str, dict[str, Any]]:
+    """Return the rows of an earlier result that had this identity, by their policies; none where there is none."""
+    result = read_json(path)["result"] if path.exists() else {}
+    rows = result["rows"] if result.get("identity") == identity else []
+    return {row["policy_sha256"]: row for row in rows if "policy_sha256" in row}
+
+
 def main() -> None:
-    """Train the recipe's seeds where they are not, play, and save."""
-    plan, environments = read_plan(RUNS), list(load_set(str(NETWORKS)).environments)
-    seeds = policies_of(plan, plan.of_configuration(RECIPE), KERNEL)
+    """Train seeds that are not trained yet, play, and save."""
+    networks, trainings = load_set(str(NETWORKS)), read_results(TRAININGS) | read_results(CURED)
+    environments = list(networks.environments)
+    identity = identity_of(networks, kernel_identity(KERNEL, (CUBIC, *HEURISTICS, POLICY_PREFIX)))
+    earlier = known(RESULTS / f"{NAME}.json", identity)
+    plan, lacking = read_plan(RUNS), read_plan(CURES)
+    plans = {name: plan for recipe in RECIPES for name in plan.of_configuration(recipe)}
+    plans |= dict.fromkeys(lacking.runs, lacking)
+    kept = {name: earlier.get(trainings.get(name, {}).get("policy_sha256", "")) for name in plans}
     schemes = {name: name for name in (CUBIC, *HEURISTICS)}
     schemes |= {name: f"{POLICY_PREFIX}models/{name}" for name in (BEST_POLICY, POOL_POLICY)}
-    schemes |= {name: f"{POLICY_PREFIX}{folder}" for name, folder in seeds.items()}
+    for name, of in plans.items():
+        if not kept[name]:
+            schemes[name] = f"{POLICY_PREFIX}{policies_of(of, [name], KERNEL)[name]}"
+    rows: dict[str, dict[str, Any]] = {}
     goodputs = played(schemes, environments)
-    rows = [
-        {"name": name, "shares": shares(of, goodputs[CUBIC], environments)}
-        for name, of in goodputs.items()
-        if name != CUBIC
-    ]
-    save(NAME, {"networks": len(environments), "recipe": RECIPE, "rows": rows})
+    for name, found in goodputs.items():
+        rows[name] = {"name": name, "shares": shares(found, goodputs[CUBIC], environments)}
+        if name in plans:
+            rows[name] |= {"recipe": recipe_of(name), "policy_sha256": policy_sha256(schemes[name])}
+    del rows[CUBIC]
+    rows |= {name: {**row, "name": name, "recipe": recipe_of(name)} for name, row in kept.items() if row}
+    save(NAME, {"networks": len(environments), "identity": identity, "rows": list(rows.values())})
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ POOLS = (
     Pool("undisturbed, small", "clone-plain", "offline-plain"),
     Pool("kicked, small", "clone-small", "offline-small"),
     Pool("kicked, spread", "clone-kicks", "offline-kicks"),
-    Pool("kicked and wander, spread", None, "offline"),
+    Pool("kicked and wander, spread", None, "offline-wander"),
+    Pool("these and together", None, "offline"),
 )
 IMITATES, FOLLOWS = "clones", "follows critics too"
 

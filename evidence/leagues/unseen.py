@@ -38,8 +38,8 @@ from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 CACHE = Path(".cache/bench-unseen")
-RECIPES = ("offline-kicks", "offline", BEST_POLICY, IN_LABS)
-"""Those of a pool alone, without and with `wander`, that of the shipped policy, and the one that wins most."""
+RECIPES = ("offline-kicks", "offline-wander", "offline", BEST_POLICY, IN_LABS)
+"""Of a pool alone: kicks, with `wander`, with flows that start together; of the shipped policy; of what wins most."""
 SEED = 20261127
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""

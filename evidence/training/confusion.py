@@ -3,13 +3,15 @@
 
 Critics know the network, the policy does not. Both are asked at states of their pool, and at those in which the policy
 itself came in `heldout`. By the flow's share of its fair rate: in how many states critics would raise the window (the
-slope of Q in the action, at the policy's), and by how much the policy moves it. Policies are seed 0 of RECIPES, as
-evidence.training.run left them in .cache/training.
+slope of Q in the action, at the policy's), and by how much the policy moves it. And which inputs tell the pool's states
+from its own, where the flow has little: by those a policy takes its recorders' past for what the network does. Policies
+are seed 0 of RECIPES, as evidence.training.run left them in .cache/training.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,14 +30,19 @@ from sagecc.learner.continuation import CHECKPOINT, Continuation
 from sagecc.learner.pool_source import PoolExperience
 from sagecc.learner.privileged import FLOWS, NAMES
 from sagecc.pool.derivation import build_pool
-from sagecc.schemas.pool import FEATURE_NAMES
 
 NAME = "confusion"
-RECIPES = ("offline-kicks", "offline")
+RECIPES = ("offline-kicks", "offline-wander", "offline")
 LEAGUE = "heldout"
 BATCHES = 60
 EDGES = (0.0, 0.3, 0.7, 1.3, 1e9)
 """Of the bins of a flow's goodput over its fair share."""
+LITTLE = (0.2, 0.7)
+"""Of its fair share: where inputs are compared."""
+TOLD = 3
+"""Inputs that are named of each recipe, those that differ most."""
+LEAST_DEVIATION = 0.05
+"""Added to an input's deviation, for some hardly move; inputs have a deviation of 1 over the pool."""
 MBPS = 100.0
 """Unit of the feature `thr`."""
 
@@ -52,6 +59,8 @@ class Opinions:
     """Slope of Q in the action [N]."""
     action: Floats
     """The policy's, from -1 to 1 [N]."""
+    inputs: Floats
+    """What the policy sees, scaled [N, observations]."""
 
     def bins(self) -> list[dict[str, Any]]:
         """Return of each bin its edges, states, share of them in which critics would go up, and mean action."""
@@ -62,6 +71,21 @@ class Opinions:
             up, action = (float(np.mean(x[rows])) if states else None for x in (self.slope > 0, self.action))
             found.append({"low": low, "high": high, "states": states, "up": up, "action": action})
         return found
+
+
+def cues(names: Sequence[str], pool: Opinions, own: Opinions) -> list[dict[str, Any]]:
+    """Return the TOLD inputs whose means differ most between two kinds of states of LITTLE share, the most first.
+
+    Args:
+        names: of the inputs.
+        pool: at states of the pool.
+        own: at the policy's own; a difference is own less pool, in deviations of the pool's states.
+    """
+    low, high = LITTLE
+    of_pool, of_own = (of.inputs[(of.share >= low) & (of.share < high)] for of in (pool, own))
+    differs = (of_own.mean(0) - of_pool.mean(0)) / (of_pool.std(0) + LEAST_DEVIATION)
+    most = np.argsort(-np.abs(differs), kind="stable")[:TOLD]
+    return [{"input": names[index], "differs": float(differs[index])} for index in most]
 
 
 def asked(run: Run, pool: Path, ended: Continuation) -> Opinions:
@@ -83,7 +107,9 @@ def asked(run: Run, pool: Path, ended: Continuation) -> Opinions:
     for name, variable in learner.state().items():
         variable.assign(ended.state[name])
     judges, critic = learner.judges, learner.networks.critics[0]
-    scaling, thr = experience.scaling, FEATURE_NAMES.index("thr_m.avg")
+    scaling = experience.scaling
+    assert run.config.data
+    thr = run.config.data.observations.index("thr_m.avg")
     parts = []
     with training.source(0) as source:
         for step in range(1, BATCHES + 1):
@@ -94,10 +120,11 @@ def asked(run: Run, pool: Path, ended: Continuation) -> Opinions:
                 tape.watch(actions)
                 values = judges.values(critic, batch, actions)
             states = np.asarray(batch.states)[judges.rows]
-            scaled = np.asarray(batch.observations)[judges.rows][..., thr]
-            rate_mbps = MBPS * np.expm1(scaled * scaling.scale[thr] + scaling.shift[thr])  # its transform is symlog
+            inputs = np.asarray(batch.observations)[judges.rows]
+            rate_mbps = MBPS * np.expm1(inputs[..., thr] * scaling.scale[thr] + scaling.shift[thr])  # from symlog
             flows, base_mbps = 4 ** states[..., NAMES.index(FLOWS)], 32 * 32 ** states[..., NAMES.index("rate")]
-            of = (rate_mbps * flows / base_mbps, np.asarray(tape.gradient(values, actions)), np.asarray(actions))
+            slope = np.asarray(tape.gradient(values, actions))
+            of = (rate_mbps * flows / base_mbps, slope, np.asarray(actions), inputs)
             parts.append([x[flows > 1] for x in of])
     return Opinions(*map(np.concatenate, zip(*parts, strict=True)))
 
@@ -119,7 +146,14 @@ def main() -> None:
             own = Path(temporary) / "pool"
             build_pool(folder / LEAGUE / "raw", own)
             at = {"pool": asked(run, run.pool, ended), "own": asked(run, own, ended)}
-        found.append({"recipe": run.base, "states": {where: of.bins() for where, of in at.items()}})
+        assert run.config.data
+        found.append(
+            {
+                "recipe": run.base,
+                "states": {where: of.bins() for where, of in at.items()},
+                "cues": cues(run.config.data.observations, **at),
+            }
+        )
     save(NAME, {"recipes": found})
 
 

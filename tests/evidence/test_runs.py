@@ -198,8 +198,10 @@ def test_a_recipes_seeds_are_the_runs_of_its_configuration() -> None:
     assert found.of_configuration("none") == []
 
 
-def test_each_part_of_the_recipe_is_tried_with_three_seeds() -> None:
-    runs = read_plan(ROOT / RUNS.with_name("parts.yaml")).runs
+@pytest.mark.parametrize(("plan", "whole"), [("parts.yaml", "offline-wander"), ("cures.yaml", "offline")])
+def test_each_part_of_the_recipe_is_tried_with_three_seeds(plan: str, whole: str) -> None:
+    runs = read_plan(ROOT / RUNS.with_name(plan)).runs
     assert {run.seed for run in runs.values()} == {0, 1, 2}
-    base = load("offline")
-    assert all(run.base == "offline" and run.config != base for run in runs.values())
+    base = read_plan(ROOT / RUNS).runs[whole]
+    assert all((run.config, run.pool) != (base.config, base.pool) for run in runs.values())
+    assert {run.base for run in runs.values()} == {whole}

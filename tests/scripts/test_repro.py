@@ -96,7 +96,7 @@ def ask_as_the_guide_does(folder: Path) -> None:
 def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     """With few schemes; test_kills_at_any_moment_leave_no_trace has all of them."""
     of_few_schemes(clone)
-    of_schemes = 4 * len(SCHEMES) + 2
+    of_schemes = 4 * len(SCHEMES) + 3
     done = start(clone, "--profile", "smoke")
     output, _ = done.communicate()
     assert done.returncode == 0, output
@@ -227,7 +227,7 @@ def test_a_lock_file_that_was_cut_short_is_removed(tmp_path: Path, content: str,
     assert lock.exists() == kept
 
 
-def test_choosing_a_profile_changes_four_words(tmp_path: Path) -> None:
+def test_choosing_a_profile_changes_five_words(tmp_path: Path) -> None:
     params = tmp_path / "params.yaml"
     before = (ROOT / "params.yaml").read_text()
     params.write_text(before)
@@ -237,6 +237,7 @@ def test_choosing_a_profile_changes_four_words(tmp_path: Path) -> None:
     assert [b for _, b in differing] == [
         "profile: smoke",
         "kicked: smoke",
+        "starts: datasets/together-smoke.yaml",
         "  config: offline-tiny",
         "  labs: labs-tiny",
     ]
@@ -245,6 +246,7 @@ def test_choosing_a_profile_changes_four_words(tmp_path: Path) -> None:
         {
             "profile: smoke": "profile: small",
             "kicked: smoke": "kicked: spread",
+            "starts: datasets/together-smoke.yaml": "starts: together",
             "  config: offline-tiny": "  config: offline",
             "  labs: labs-tiny": "  labs: sagecc-10",
         }.get(line, line)

@@ -52,6 +52,7 @@ class Project:
                 "full/pool/a",
                 *kicks,
                 *(f"kicked/raw/set={name}/scheme=wander/part-000.parquet" for name in ("I", "II")),
+                "kicked/raw/set=together/scheme=wander/part-000.parquet",
                 "kicked/pool/a",
             )
         ]
