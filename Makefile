@@ -226,8 +226,8 @@ bench-teaching: kernel ## Clone pools with and without kicks, and draw what they
 	$(PAGES)
 
 .PHONY: bench-confusion
-bench-confusion: setup ## Ask critics and policies that learned from a pool in their own states (after `make policies`)
-	python -m evidence.training.confusion
+bench-confusion: kernel ## Ask critics and policies that learned from a pool in their own states (after `make kicked` and `make kicked-pools`; half an hour)
+	python -m evidence.leagues.confusion
 	$(PAGES)
 
 .PHONY: policies

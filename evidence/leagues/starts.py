@@ -2,9 +2,9 @@
 """What a flow gets next to a Cubic that starts before it, with it, or after it, as a share of what Cubic gets there.
 
 In Set II the tested flow always starts 5 s after Cubic, behind a queue: it never sees the path's own RTT. Networks are
-those of starts.yaml; policies are the shipped ones, and each seed of RECIPES, of a pool alone, and of those that lack a
-part of the last one (cures.yaml). Virtual time. A seed that stands in the result with the policy of its training's
-result is not played again.
+those of starts.yaml; policies are the shipped ones, each seed of RECIPES, of a pool alone, and of what lacks a part of
+the last one, as far as `make cures` has trained it. Virtual time. A seed that stands in the result with the policy of
+its training's result is not played again.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main() -> None:
     earlier = known(RESULTS / f"{NAME}.json", identity)
     plan, lacking = read_plan(RUNS), read_plan(CURES)
     plans = {name: plan for recipe in RECIPES for name in plan.of_configuration(recipe)}
-    plans |= dict.fromkeys(lacking.runs, lacking)
+    plans |= {name: lacking for name in lacking.runs if name in trainings}
     kept = {name: earlier.get(trainings.get(name, {}).get("policy_sha256", "")) for name in plans}
     schemes = {name: name for name in (CUBIC, *HEURISTICS)}
     schemes |= {name: f"{POLICY_PREFIX}models/{name}" for name in (BEST_POLICY, POOL_POLICY)}

@@ -99,7 +99,7 @@ def carry_out(
         result["grow"] = asdict(run.grow)
     if run.keep_best:
         result["keep_best"] = run.keep_best.record()
-    with Meter(folder / METER, fingerprint) as meter:
+    with Meter(folder / METER, run.training(learned(run, source))) as meter:
         if of := run.keep_best:
             judge = Judge(plan.leagues, kernel, folder / "candidates", jobs, meter, of.league, of.curve)
             evaluation = Evaluation(judge, of.every, judge.identity, MEAN_RATE)
@@ -240,7 +240,6 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
     Raises:
         SageccError: a training fails, or another process is at one.
     """
-    identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
     pools: dict[Path, CompiledPool] = {}
     folders = {}
     for run in plan.chosen(tuple(names)):
@@ -252,7 +251,7 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
             except BlockingIOError:
                 raise SageccError(f"{run.name}: another process is at it; try again when it has ended") from None
             _take_up(run, folder)
-            holding.enter_context(Meter(folder / METER, run.fingerprint(learned(run, source), identity, plan)))
+            holding.enter_context(Meter(folder / METER, run.training(learned(run, source))))
             trained(run, source, folder, None, kernel, jobs=1)
         folders[run.name] = policy_folder(run, folder)
     return folders

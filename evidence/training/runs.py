@@ -85,11 +85,6 @@ class Run:
             plan: where it plays.
         """
         played = {name: _ids(name) for name in (*plan.leagues, *plan.harm)}
-        choice: list[Any] = [self.keep_best.record()] if self.keep_best else []
-        if self.in_labs:
-            choice.append(self.actors)
-        if self.grow:
-            choice += [asdict(self.grow), [e.id for e in profile_environments(self.grow.profile)]]
         decides = [
             self._versions(),
             self.config.record(),
@@ -97,10 +92,23 @@ class Run:
             learned,
             kernel_identity,
             played,
-            *choice,
+            *self._choice(),
         ]
-        text = json.dumps(decides, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _digest(decides)
+
+    def training(self, learned: str) -> str:
+        """Return what two runs share whose trainings are one: what decides the weights; see `fingerprint`."""
+        trained_by = self.config.trained_by(self.keep_best is not None)
+        return _digest([self.config.algorithm.version, trained_by, self.seed, learned, *self._choice()])
+
+    def _choice(self) -> list[Any]:
+        """Return what decides its weights beside its configuration and what it learns from."""
+        choice: list[Any] = [self.keep_best.record()] if self.keep_best else []
+        if self.in_labs:
+            choice.append(self.actors)
+        if self.grow:
+            choice += [asdict(self.grow), [e.id for e in profile_environments(self.grow.profile)]]
+        return choice
 
     def _versions(self) -> list[int]:
         """Return those of what trains it and of what judges it (common.versions)."""
@@ -136,6 +144,10 @@ class Plan:
     def of_configuration(self, name: str) -> list[str]:
         """Return the names of the runs that start from a shipped configuration: a recipe's seeds."""
         return [each for each, run in self.runs.items() if run.base == name]
+
+
+def _digest(values: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 @cache

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evidence.training.confusion import LEAST_DEVIATION, Opinions, cues
+from evidence.leagues.confusion import LEAST_DEVIATION, Opinions, cues
 
 
 def opinions(share: list[float], inputs: list[list[float]], slope: float = 1.0) -> Opinions:
@@ -22,8 +22,8 @@ def test_a_bin_counts_states_in_which_critics_would_go_up() -> None:
 
 
 def test_inputs_that_differ_where_a_flow_has_little_are_named_by_their_difference() -> None:
-    pool = opinions([0.3, 0.6, 2.0], [[0.0, 1.0, 5.0, 2.0], [2.0, 1.0, 5.0, 2.0], [9.0, 9.0, 9.0, 9.0]])
-    own = opinions([0.4, 0.5], [[4.0, 1.0, 4.0, 2.3], [4.0, 1.0, 4.0, 2.3]])
+    pool = opinions([0.2, 0.4, 2.0], [[0.0, 1.0, 5.0, 2.0], [2.0, 1.0, 5.0, 2.0], [9.0, 9.0, 9.0, 9.0]])
+    own = opinions([0.3, 0.4], [[4.0, 1.0, 4.0, 2.3], [4.0, 1.0, 4.0, 2.3]])
     names = ("rate", "same", "low", "high")
     assert cues(names, pool, own) == [
         {"input": "low", "differs": pytest.approx(-1 / LEAST_DEVIATION)},

@@ -205,3 +205,13 @@ def test_each_part_of_the_recipe_is_tried_with_three_seeds(plan: str, whole: str
     base = read_plan(ROOT / RUNS).runs[whole]
     assert all((run.config, run.pool) != (base.config, base.pool) for run in runs.values())
     assert {run.base for run in runs.values()} == {whole}
+
+
+def test_other_rules_at_work_are_another_run_and_the_same_training() -> None:
+    plan = read_plan(ROOT / RUNS)
+    run = plan.runs["offline"]
+    careful = replace(run, config=run.config.changed(control={"window_bound": 1.3}))
+    longer = replace(run, config=run.config.changed(steps=run.config.steps + 1))
+    assert careful.training("pool") == run.training("pool") != longer.training("pool")
+    assert careful.fingerprint("pool", "kernel", plan) != run.fingerprint("pool", "kernel", plan)
+    assert run.training("another") != run.training("pool") != replace(run, seed=1).training("pool")

@@ -32,4 +32,6 @@ def test_a_share_is_of_what_cubic_gets_in_the_same_place() -> None:
 
 
 def test_seeds_are_of_one_recipe() -> None:
-    assert {recipe_of(name) for name in ("offline-wander", "offline-wander-1", "offline-wander-12")} == {"offline-wander"}
+    assert {recipe_of(name) for name in ("offline-wander", "offline-wander-1", "offline-wander-12")} == {
+        "offline-wander"
+    }

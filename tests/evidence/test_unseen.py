@@ -48,14 +48,14 @@ def test_the_page() -> None:
         "ranges": {name: [1.0, 2.5] for name in ("rate_mbps", "rtt_ms", "queue_bdp", "step", "deep_bdp")},
         "recipes": [
             {"recipe": BEST_POLICY, "runs": runs, "over_seeds": over_seeds},
-            {"recipe": "other", "runs": [runs[0] | {"name": "other"}], "over_seeds": over_seeds | {"I": most}},
+            {"recipe": "offline", "runs": [runs[0] | {"name": "offline"}], "over_seeds": over_seeds | {"I": most}},
         ],
     }
     machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
     found = texts(Path(ROOT / "evidence" / "leagues" / "unseen.md.j2"), {"result": result, "machine": machine})
     assert found["unseen"].splitlines()[5].startswith(f"| `{BEST_POLICY}` | 85.0 % [")
     assert found["unseen"].splitlines()[5].endswith("| 1, 1 | 50.0 % | 50.0 % | 1, 1 | 0, 0 |")
-    assert (found["unseen_recipe"], found["unseen_first"]) == ("`other`", "90.0 % [90.0, 90.0]")
+    assert (found["unseen_recipe"], found["unseen_first"]) == ("`offline`", "90.0 % [90.0, 90.0]")
 
 
 def test_a_seed_is_played_again_where_policy_kernel_or_networks_are_others(tmp_path: Path) -> None:

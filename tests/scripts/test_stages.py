@@ -157,7 +157,7 @@ def test_a_stage_writes_its_own_lines_of_a_lock_file_as_dvc_does(
     lock.write_text(before)
 
 
-EXPLORING = {"explore@I", "explore@II"}
+EXPLORING = {"explore@I", "explore@II", "start"}
 STAGES: dict[str, set[str]] = {
     "RAW": {f"{how}@{name}-{scheme}" for how in ("collect", "kick") for name in ("I", "II") for scheme in SCHEMES}
     | EXPLORING,

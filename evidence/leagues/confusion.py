@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m evidence.training.confusion`: where next to a Cubic critics and their policy disagree about the window.
+"""`python -m evidence.leagues.confusion`: where next to a Cubic critics and their policy disagree about the window.
 
 Critics know the network, the policy does not. Both are asked at states of their pool, and at those in which the policy
 itself came in `heldout`. By the flow's share of its fair rate: in how many states critics would raise the window (the
-slope of Q in the action, at the policy's), and by how much the policy moves it. And which inputs tell the pool's states
-from its own, where the flow has little: by those a policy takes its recorders' past for what the network does. Policies
-are seed 0 of RECIPES, as evidence.training.run left them in .cache/training.
+slope of Q in the action, at the policy's), and by how much the policy moves it. The same where flows start together and
+the flow has little, with the inputs that tell the pool's states from the policy's own: by those it takes its recorders'
+past for what the network does. Policies are seed 0 of RECIPES, trained and played here where they are not yet.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,24 +20,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evidence.machine import save
+from evidence.leagues.starts import CURES, NETWORKS, order_of
+from evidence.machine import KERNEL, save
 from evidence.training import ARTEFACTS, LOGS
-from evidence.training.run import POOL_CACHE, RUNS, policy_folder, say
-from evidence.training.runs import Run, read_plan
+from evidence.training.run import POOL_CACHE, RUNS, policies_of, policy_folder, say
+from evidence.training.runs import Run, networks_of, read_plan
 from sagecc.cli import errors_in_one_line
-from sagecc.common.errors import SageccError
+from sagecc.collector.run.set_file import load_set
+from sagecc.common.limits import usable_cores
+from sagecc.leagues.league import gather, lab_runner
 from sagecc.learner.continuation import CHECKPOINT, Continuation
 from sagecc.learner.pool_source import PoolExperience
 from sagecc.learner.privileged import FLOWS, NAMES
 from sagecc.pool.derivation import build_pool
+from sagecc.schemas.environment_set import EnvironmentSet
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 NAME = "confusion"
-RECIPES = ("offline-kicks", "offline-wander", "offline")
+RECIPES = {"offline-kicks": RUNS, "offline-wander": RUNS, "lacks-blindness": CURES, "offline": RUNS}
+"""Plans by run."""
+STARTED, TOGETHER = ("lacks-blindness", "offline"), "together"
+"""Those of a pool in which flows start together, and that set of it."""
 LEAGUE = "heldout"
 BATCHES = 60
 EDGES = (0.0, 0.3, 0.7, 1.3, 1e9)
 """Of the bins of a flow's goodput over its fair share."""
-LITTLE = (0.2, 0.7)
+LITTLE = (0.15, 0.5)
 """Of its fair share: where inputs are compared."""
 TOLD = 3
 """Inputs that are named of each recipe, those that differ most."""
@@ -62,10 +70,10 @@ class Opinions:
     inputs: Floats
     """What the policy sees, scaled [N, observations]."""
 
-    def bins(self) -> list[dict[str, Any]]:
+    def bins(self, edges: Sequence[float] = EDGES) -> list[dict[str, Any]]:
         """Return of each bin its edges, states, share of them in which critics would go up, and mean action."""
         found = []
-        for low, high in pairwise(EDGES):
+        for low, high in pairwise(edges):
             rows = (self.share >= low) & (self.share < high)
             states = int(rows.sum())
             up, action = (float(np.mean(x[rows])) if states else None for x in (self.slope > 0, self.action))
@@ -129,34 +137,50 @@ def asked(run: Run, pool: Path, ended: Continuation) -> Opinions:
     return Opinions(*map(np.concatenate, zip(*parts, strict=True)))
 
 
+def of_sets(run: Run, *sets: str) -> Run:
+    """Return the run that looks at these sets of a pool alone, at all if there are none."""
+    return replace(run, config=run.config.changed(data={"selection": {"sets": list(sets)}}))
+
+
+def asked_of_plays(run: Run, ended: Continuation, networks: EnvironmentSet, scheme: str, out: Path) -> Opinions:
+    """Let a run's policy play in the folder `out` where it has not, and ask at the states in which it came."""
+    gather(networks, (scheme,), out, out, lab_runner(KERNEL, usable_cores()))
+    with tempfile.TemporaryDirectory() as temporary:
+        own = Path(temporary) / "pool"
+        build_pool(out / "raw", own)
+        return asked(of_sets(run), own, ended)
+
+
 def main() -> None:
-    """Ask, and save."""
+    """Train and play where that is missing, ask, and save."""
     from sagecc.common.tensorflow_runtime import configure
 
     configure(0)
-    plan, found = read_plan(RUNS), []
-    for run in plan.chosen(RECIPES):
-        folder = ARTEFACTS / run.name
-        if not (folder / LEAGUE).exists():
-            raise SageccError(f"{folder} lacks its policy's plays: run 'make policies ONLY={run.name}' first")
-        say(f"{run.name}: asking")
+    found: list[dict[str, Any]] = []
+    league = networks_of(LEAGUE)
+    every = load_set(str(NETWORKS))
+    starts = replace(every, environments=tuple(each for each in every.environments if order_of(each) == "with"))
+    for name, file in RECIPES.items():
+        plan = read_plan(file)
+        run = plan.runs[name]
+        assert run.pool and run.config.data
+        folder, scheme = ARTEFACTS / name, f"{POLICY_PREFIX}{policies_of(plan, [name], KERNEL)[name]}"
+        say(f"{name}: playing and asking")
         ended = Continuation.load(policy_folder(run, folder), folder / LOGS / CHECKPOINT)
-        assert run.pool
-        with tempfile.TemporaryDirectory() as temporary:
-            own = Path(temporary) / "pool"
-            build_pool(folder / LEAGUE / "raw", own)
-            at = {"pool": asked(run, run.pool, ended), "own": asked(run, own, ended)}
-        assert run.config.data
-        found.append(
-            {
-                "recipe": run.base,
-                "states": {where: of.bins() for where, of in at.items()},
-                "cues": cues(run.config.data.observations, **at),
+        own = asked_of_plays(run, ended, league, scheme, folder / LEAGUE)
+        opinions = {"pool": asked(run, run.pool, ended), "own": own}
+        found.append({"recipe": name, "states": {where: of.bins() for where, of in opinions.items()}})
+        if name in STARTED:
+            at = asked_of_plays(run, ended, starts, scheme, folder / starts.name)
+            pool = asked(of_sets(run, TOGETHER), run.pool, ended)
+            found[-1]["started"] = {
+                "pool": pool.bins(LITTLE)[0],
+                "own": at.bins(LITTLE)[0],
+                "cues": cues(run.config.data.observations, pool, at),
             }
-        )
     save(NAME, {"recipes": found})
 
 
 if __name__ == "__main__":
-    with errors_in_one_line("evidence.training.confusion"):
+    with errors_in_one_line("evidence.leagues.confusion"):
         main()
