@@ -20,7 +20,7 @@ from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.policy import artefact
 from sagecc.policy.artefact import MAX_WINDOW_BOUND
 from sagecc.policy.bounds import MAX_BASE, MAX_PERIOD_MS
-from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
+from sagecc.schemas.pool import FEATURE_NAMES, INPUT_GROUPS
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.schemes import EXPLORERS
 
@@ -44,24 +44,6 @@ MAX_LABS = 4096
 
 MAX_ROWS = 2**24
 """Most rows of observations that a step may take at once: gigabytes."""
-
-
-def _of_window(window: str) -> Callable[[Column], bool]:
-    return lambda column: "." not in column.name or f"_{window}." in column.name
-
-
-INPUT_GROUPS: Mapping[str, Callable[[Column], bool]] = MappingProxyType(
-    {
-        "all": lambda column: True,
-        "no-min-max": lambda column: not column.name.endswith((".min", ".max")),
-        "no-rtt-var": lambda column: not 23 <= column.paper_index <= 40,
-        "no-loss-inflight": lambda column: not 41 <= column.paper_index <= 58,
-        "no-acked-rate": lambda column: column.name != "acked_rate",
-        **{f"window-{window}": _of_window(window) for window in WINDOWS_TICKS},
-    }
-)
-"""Which features each named group of inputs keeps: all, those of section 7.3's ablations, section 7.4's windows, and
-all but the acknowledged rate over the highest rate ever sent, which tells of a recorder's past."""
 
 
 LATER: Mapping[str, str] = MappingProxyType({"recorded": "where it is set"})
@@ -211,7 +193,7 @@ class Data:
     def observations(self) -> tuple[str, ...]:
         """Names of the features that the networks see, in the network's order."""
         if isinstance(self.inputs, str):
-            return tuple(column.name for column in FEATURES if INPUT_GROUPS[self.inputs](column))
+            return INPUT_GROUPS[self.inputs]
         return self.inputs
 
 

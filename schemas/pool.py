@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -124,6 +125,28 @@ FEATURES: tuple[Column, ...] = (
 )
 
 FEATURE_NAMES: tuple[str, ...] = tuple(c.name for c in FEATURES)
+
+
+def _kept(keeps: Callable[[Column], bool]) -> tuple[str, ...]:
+    return tuple(column.name for column in FEATURES if keeps(column))
+
+
+def _of_window(window: str) -> tuple[str, ...]:
+    return _kept(lambda column: "." not in column.name or f"_{window}." in column.name)
+
+
+INPUT_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "all": FEATURE_NAMES,
+        "no-min-max": _kept(lambda column: not column.name.endswith((".min", ".max"))),
+        "no-rtt-var": _kept(lambda column: not 23 <= column.paper_index <= 40),
+        "no-loss-inflight": _kept(lambda column: not 41 <= column.paper_index <= 58),
+        "no-acked-rate": _kept(lambda column: column.name != "acked_rate"),
+        **{f"window-{window}": _of_window(window) for window in WINDOWS_TICKS},
+    }
+)
+"""Names of the features in each group of inputs: all, those of section 7.3's ablations, section 7.4's windows, and all
+but the acknowledged rate over the highest rate ever sent, which tells of a recorder's past."""
 
 KEYS: tuple[Column, ...] = (
     Column("episode_id", pa.string(), "", "environment id, scheme and seed"),

@@ -17,11 +17,14 @@ from sagecc.execution.schemes.rivals import RIVALS, expert, global_state, reward
 from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, STEPS_MAP, Control
 from sagecc.pool.reward import Reward, reward_of
 from sagecc.schemas.network_distribution import NetworkDistribution
-from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
+from sagecc.schemas.pool import FEATURE_NAMES, INPUT_GROUPS, POOL_VERSION
 
 OBSERVATIONS: Mapping[str, tuple[tuple[str, str], tuple[str, ...]]] = MappingProxyType(
     {
-        "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),
+        **{
+            "pool" if group == "all" else group: ((OBSERVATION_SOURCE, POOL_VERSION), names)
+            for group, names in INPUT_GROUPS.items()
+        },
         **{r.name: (r.observation.source, r.observation.names) for r in RIVALS if r.observation},
     }
 )

@@ -157,7 +157,7 @@ def test_a_task_is_plain_data() -> None:
     ("plain", "message"),
     [
         ({"observations": "orca"}, "unknown field observations; known are observation, control"),
-        ({"observation": "sprout"}, "observation must be one of pool, astraea, aurora, indigo, orca, sage or a list"),
+        ({"observation": "sprout"}, "observation must be one of pool, no-min-max, .*, orca, sage or a list"),
         ({"observation": ["srtt", "speed"]}, "'speed', which is no feature"),
         ({"control": "sprout"}, "control must be one of pool, astraea, aurora, indigo, orca, sage, or fields"),
         ({"control": {"periode_ms": 20}}, "control has no field periode_ms; known are like, base"),

@@ -17,7 +17,6 @@ from sagecc.common.errors import SageccError
 from sagecc.learner.architectures import KINDS
 from sagecc.learner.selection import Selection
 from sagecc.learner.specification import (
-    INPUT_GROUPS,
     LATER,
     ControlSettings,
     Data,
@@ -30,7 +29,7 @@ from sagecc.learner.specification import (
     load,
     shipped,
 )
-from sagecc.schemas.pool import FEATURE_NAMES
+from sagecc.schemas.pool import FEATURE_NAMES, INPUT_GROUPS
 from tests.helpers.messages import facts
 from tests.helpers.specifications import IN_LABS, SMALLEST, placed, spec, varied
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from sagecc.commands.train import command
 from sagecc.common.errors import SageccError
+from sagecc.execution.environments.task import LearningTask
 from sagecc.learner.architectures import MlpNetwork
 from sagecc.learner.core import Batch
 from sagecc.learner.online.lab_source import LabExperience
@@ -30,6 +31,7 @@ from sagecc.policy.artefact import OBSERVATION_SOURCE, SPREAD_MAP, Control, Poli
 from sagecc.policy.scaling import Scaling
 from sagecc.pool.reward import reward_of
 from sagecc.schemas.pool import POOL_VERSION
+from tests.conftest import ROOT
 from tests.helpers.fake_labs import fake_task
 from tests.helpers.specifications import learner
 from tests.learner.conftest import PoolMaker, write_pool
@@ -254,8 +256,13 @@ def test_onward_goes_on_as_the_offline_policy_plays_and_learns() -> None:
     onward, offline = load("onward"), load("offline")
     assert onward.network == offline.network
     assert onward.steps * 3 == load("sagecc-10").steps
-    assert (onward.task or {}) == load("sagecc-10").task
     assert offline.data is not None
+    task = LearningTask.of(onward.task or {})
+    assert task.observations == offline.data.observations
+    period_ms, base = float(offline.data.period_ms), offline.data.action_base or 0.0
+    decides = Control(period_ms=period_ms, base=base, limits=(-1.0, 1.0), map=SPREAD_MAP)
+    assert onward.control.around(task.control) == offline.control.around(decides)
+    assert onward.task == load(str(ROOT / "evidence/training/recipes/labs-third.yaml")).task
     assert reward_of((onward.task or {})["reward"]) is reward_of(offline.data.reward)
 
 
