@@ -18,7 +18,7 @@ from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
 
 GB, MB = 10**9, 10**6
 
-SMALL_GB, FULL_GB = 7, 30
+SMALL_GB, FULL_GB = 9, 30
 """Disk space of a profile's raw trajectories and pools, twice for DVC's cache, and compiled for training."""
 
 EPISODE_MB = 256
