@@ -285,7 +285,7 @@ def test_an_episode_that_dies_says_why_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for free_gb, state, said in ((2, State.FAILS, "small takes up to 7"), (9, State.WORKS, "full takes up to 30")):
+    for free_gb, state, said in ((2, State.FAILS, "small takes up to 9"), (9, State.WORKS, "full takes up to 30")):
         mount = SimpleNamespace(f_bavail=free_gb * 10**6, f_frsize=1000)
         monkeypatch.setattr(os, "statvfs", answer(mount))
         found = learning.disk(tmp_path / "datasets")

@@ -266,8 +266,12 @@ def test_onward_goes_on_as_the_offline_policy_plays_and_learns() -> None:
     assert reward_of((onward.task or {})["reward"]) is reward_of(offline.data.reward)
 
 
-def test_the_command_trains_onward_from_a_policy_and_from_a_pool_not(kernel: Path) -> None:
-    done = CliRunner().invoke(command, ["--from", "sagecc-10", "--pool", "/none", "--kernel", str(kernel)])
+def test_the_command_trains_onward_from_a_policy_and_from_a_pool_not(kernel: Path, tmp_path: Path) -> None:
+    words = ["--from", "sagecc-10", "--pool", "/none", "--kernel", str(kernel)]
+    assert "list of observations" in str(CliRunner().invoke(command, words).exception)
+    config = tmp_path / "like-it.yaml"
+    config.write_text("base: sagecc-10\npool: {share: 0.5, share_steps: 10}\n")
+    done = CliRunner().invoke(command, [*words, "--config", str(config)])
     assert str(done.exception).startswith("no pool at /none")
     done = CliRunner().invoke(command, ["--from", "sagecc-10", "--config", "small"])
     assert str(done.exception) == "small learns from a pool, --from goes on in labs: choose one such as onward"
