@@ -85,6 +85,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def earlier_result(path: Path, identity: str) -> dict[str, Any]:
+    """Return the result that a file holds; nothing where there is no file, or its result has another `identity`."""
+    result: dict[str, Any] = read_json(path)["result"] if path.exists() else {}
+    return result if result.get("identity") == identity else {}
+
+
 def save(name: str, result: Mapping[str, object], folder: Path = RESULTS) -> None:
     """Write <folder>/<name>.json with the machine beside the result."""
     folder.mkdir(exist_ok=True)

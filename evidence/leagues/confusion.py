@@ -70,11 +70,16 @@ class Opinions:
     inputs: Floats
     """What the policy sees, scaled [N, observations]."""
 
+    def between(self, low: float, high: float) -> npt.NDArray[np.bool_]:
+        """Return which states have a share from `low` on and below `high` [N]."""
+        found: npt.NDArray[np.bool_] = (self.share >= low) & (self.share < high)
+        return found
+
     def bins(self, edges: Sequence[float] = EDGES) -> list[dict[str, Any]]:
         """Return of each bin its edges, states, share of them in which critics would go up, and mean action."""
         found = []
         for low, high in pairwise(edges):
-            rows = (self.share >= low) & (self.share < high)
+            rows = self.between(low, high)
             states = int(rows.sum())
             up, action = (float(np.mean(x[rows])) if states else None for x in (self.slope > 0, self.action))
             found.append({"low": low, "high": high, "states": states, "up": up, "action": action})
@@ -89,8 +94,7 @@ def cues(names: Sequence[str], pool: Opinions, own: Opinions) -> list[dict[str, 
         pool: at states of the pool.
         own: at the policy's own; a difference is own less pool, in deviations of the pool's states.
     """
-    low, high = LITTLE
-    of_pool, of_own = (of.inputs[(of.share >= low) & (of.share < high)] for of in (pool, own))
+    of_pool, of_own = (of.inputs[of.between(*LITTLE)] for of in (pool, own))
     differs = (of_own.mean(0) - of_pool.mean(0)) / (of_pool.std(0) + LEAST_DEVIATION)
     most = np.argsort(-np.abs(differs), kind="stable")[:TOLD]
     return [{"input": names[index], "differs": float(differs[index])} for index in most]

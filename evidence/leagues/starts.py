@@ -9,7 +9,6 @@ its training's result is not played again.
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from evidence.leagues.unseen import identity_of
-from evidence.machine import KERNEL, RESULTS, read_json, save
+from evidence.machine import KERNEL, RESULTS, earlier_result, save
 from evidence.training.run import RUNS, policies_of
 from evidence.training.runs import read_plan
 from evidence.training.table import RESULTS as TRAININGS
@@ -49,11 +48,6 @@ def order_of(environment: Environment) -> str:
     return "with" if own_s == other_s else "after" if own_s > other_s else "before"
 
 
-def recipe_of(name: str) -> str:
-    """Return a seed's recipe."""
-    return re.sub(r"-\d+$", "", name)
-
-
 def shares(
     goodputs_mbps: dict[str, float], cubics_mbps: dict[str, float], environments: list[Environment]
 ) -> dict[str, Any]:
@@ -83,8 +77,7 @@ def played(schemes: dict[str, str], environments: list[Environment]) -> dict[str
 
 def known(path: Path, identity: str) -> dict[str, dict[str, Any]]:
     """Return the rows of an earlier result that had this identity, by their policies; none where there is none."""
-    result = read_json(path)["result"] if path.exists() else {}
-    rows = result["rows"] if result.get("identity") == identity else []
+    rows = earlier_result(path, identity).get("rows", ())
     return {row["policy_sha256"]: row for row in rows if "policy_sha256" in row}
 
 
@@ -108,9 +101,9 @@ def main() -> None:
     for name, found in goodputs.items():
         rows[name] = {"name": name, "shares": shares(found, goodputs[CUBIC], environments)}
         if name in plans:
-            rows[name] |= {"recipe": recipe_of(name), "policy_sha256": policy_sha256(schemes[name])}
+            rows[name] |= {"recipe": plans[name].runs[name].recipe, "policy_sha256": policy_sha256(schemes[name])}
     del rows[CUBIC]
-    rows |= {name: {**row, "name": name, "recipe": recipe_of(name)} for name, row in kept.items() if row}
+    rows |= {name: {**row, "name": name, "recipe": plans[name].runs[name].recipe} for name, row in kept.items() if row}
     save(NAME, {"networks": len(environments), "identity": identity, "rows": list(rows.values())})
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from evidence.kept import RULES, Contest, contest
 from evidence.leagues.results import standing_over_seeds
-from evidence.machine import KERNEL, RESULTS, read_json, save
+from evidence.machine import KERNEL, RESULTS, earlier_result, save
 from evidence.paper.learning import IN_LABS
 from evidence.training.run import RUNS, harm_of, policies_of, standing
 from evidence.training.runs import Plan, read_plan
@@ -78,10 +78,8 @@ def identity_of(networks: EnvironmentSet, kernel: str) -> str:
 
 def known(path: Path, identity: str) -> Mapping[str, dict[str, Any]]:
     """Return the runs of an earlier result that had this identity, by their policies; none where there is none."""
-    result = read_json(path)["result"] if path.exists() else {}
-    if result.get("identity") != identity:
-        return {}
-    return {run["policy_sha256"]: run for of in result["recipes"] for run in of["runs"]}
+    recipes = earlier_result(path, identity).get("recipes", ())
+    return {run["policy_sha256"]: run for of in recipes for run in of["runs"]}
 
 
 def played(

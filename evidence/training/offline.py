@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from evidence.kept import contest
-from evidence.machine import KERNEL, RESULTS, read_json, save
+from evidence.machine import KERNEL, RESULTS, earlier_result, save
 from evidence.training import ARTEFACTS
 from evidence.training.run import POOL_CACHE, RUNS, policy_folder, say
 from evidence.training.runs import Plan, networks_of, read_plan
@@ -205,8 +205,7 @@ def main() -> None:
 
     plan, judge = read_plan(RUNS), PoolJudge(POOL, POOL_CACHE, SHARE)
     path = RESULTS / f"{NAME}.json"
-    earlier = read_json(path)["result"] if path.exists() else {}
-    known = {of["policy_sha256"]: of for of in earlier.get("policies", ()) if earlier["identity"] == judge.identity}
+    known = {of["policy_sha256"]: of for of in earlier_result(path, judge.identity).get("policies", ())}
     configure(SEED)
     for each in (*of_runs(plan, read_results(TRAININGS)), *shipped(plan)):
         digest = policy_sha256(f"{POLICY_PREFIX}{each.folder}")

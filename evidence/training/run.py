@@ -66,7 +66,14 @@ PATIENCE = PlayOptions(give_up=GiveUp())
 
 
 def carry_out(
-    run: Run, plan: Plan, fingerprint: str, source: CompiledPool | OnlineTask, kernel: Path, jobs: int, folder: Path
+    run: Run,
+    plan: Plan,
+    fingerprint: str,
+    training: str,
+    source: CompiledPool | OnlineTask,
+    kernel: Path,
+    jobs: int,
+    folder: Path,
 ) -> dict[str, Any]:
     """Train a run's policy in `folder`, let it play the plan's leagues, and return its result.
 
@@ -99,7 +106,7 @@ def carry_out(
         result["grow"] = asdict(run.grow)
     if run.keep_best:
         result["keep_best"] = run.keep_best.record()
-    with Meter(folder / METER, run.training(learned(run, source))) as meter:
+    with Meter(folder / METER, training) as meter:
         if of := run.keep_best:
             judge = Judge(plan.leagues, kernel, folder / "candidates", jobs, meter, of.league, of.curve)
             evaluation = Evaluation(judge, of.every, judge.identity, MEAN_RATE)
@@ -272,7 +279,8 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int, results
             say(f"{run.name}: there is no {lacking[0]}; left out")
             continue
         source = source_of(run, kernel, pools)
-        fingerprint = run.fingerprint(learned(run, source), identity, plan)
+        learned_by = learned(run, source)
+        fingerprint = run.fingerprint(learned_by, identity, plan)
         folder = ARTEFACTS / run.name
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as holding:
@@ -285,7 +293,7 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int, results
                 say(f"{run.name}: done")
                 continue
             _take_up(run, folder)
-            result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
+            result = carry_out(run, plan, fingerprint, run.training(learned_by), source, kernel, jobs, folder)
             keep_result(results, result)
             if "failure" in result:
                 failed.append(run.name)

@@ -96,6 +96,11 @@ class Run:
         ]
         return _digest(decides)
 
+    @property
+    def recipe(self) -> str:
+        """The name of its recipe's first seed."""
+        return self.name.removesuffix(f"-{self.seed}")
+
     def training(self, learned: str) -> str:
         """Return what two runs share whose trainings are one: what decides the weights; see `fingerprint`."""
         trained_by = self.config.trained_by(self.keep_best is not None)

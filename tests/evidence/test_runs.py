@@ -215,3 +215,11 @@ def test_other_rules_at_work_are_another_run_and_the_same_training() -> None:
     assert careful.training("pool") == run.training("pool") != longer.training("pool")
     assert careful.fingerprint("pool", "kernel", plan) != run.fingerprint("pool", "kernel", plan)
     assert run.training("another") != run.training("pool") != replace(run, seed=1).training("pool")
+
+
+def test_seeds_are_of_one_recipe() -> None:
+    first = read_plan(ROOT / RUNS).runs["offline-wander"]
+    seeds = [
+        replace(first, name=name, seed=seed) for name, seed in (("offline-wander-1", 1), ("offline-wander-12", 12))
+    ]
+    assert {run.recipe for run in (first, *seeds)} == {"offline-wander"}

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from evidence.leagues.starts import NETWORKS, ORDERS, order_of, recipe_of, shares
+from evidence.leagues.starts import NETWORKS, ORDERS, order_of, shares
 from sagecc.collector.run.grid import profile_environments
 from sagecc.collector.run.set_file import load_set
 
@@ -28,10 +28,4 @@ def test_a_share_is_of_what_cubic_gets_in_the_same_place() -> None:
     found = shares(goodputs, cubics, ENVIRONMENTS)
     assert found == {
         order: pytest.approx([share] * 8) for order, share in (("after", 1.5), ("with", 0.2), ("before", 0.5))
-    }
-
-
-def test_seeds_are_of_one_recipe() -> None:
-    assert {recipe_of(name) for name in ("offline-wander", "offline-wander-1", "offline-wander-12")} == {
-        "offline-wander"
     }
