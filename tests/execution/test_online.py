@@ -107,10 +107,10 @@ def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("name", IN_LABS)
 def test_a_shipped_configuration_is_a_task(kernel: Path, name: str) -> None:
-    """The papers' inputs: Aurora's 30, Orca's 70, Sage's 69, Indigo's 9."""
+    """The papers' inputs: Aurora's 30, Orca's 70, Sage's 69, Indigo's 9; onward's are `offline`'s."""
     task, config = online_task(load(name), kernel), load(name)
     assert task.control.limits == (-1, 1)
-    others = {"astraea": 50, "aurora": 30, "indigo": 9, "orca": 70, "orcav2": 70}
+    others = {"astraea": 50, "aurora": 30, "indigo": 9, "onward": 68, "orca": 70, "orcav2": 70}
     assert len(task.observations) == config.network.sizes(len(task.observations)).inputs == others.get(name, 69)
 
 
