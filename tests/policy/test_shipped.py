@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 
-from sagecc.common.shipped import BEST_POLICY
+from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.environments.task import LearningTask
 from sagecc.learner.specification import load
 from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.folder import LITERT, ONNX, WEIGHTS
+
+RIVALS = ("orca-1", "orcav2-1", "onlinerl-1", "astraea-1", "indigo-1", "aurora-1")
 
 
-@pytest.mark.parametrize("name", ["orca-1", "orcav2-1", "onlinerl-1", "astraea-1", "indigo-1", "aurora-1", BEST_POLICY])
+@pytest.mark.parametrize("name", [*RIVALS, BEST_POLICY])
 def test_a_policy_is_of_the_configuration_that_is_named_so(name: str) -> None:
     policy, config = PolicyArtefact.load(f"models/{name}"), load(name.removesuffix("-1"))
     task = LearningTask.of(config.task or {})
@@ -25,4 +30,17 @@ def test_a_policy_is_of_the_configuration_that_is_named_so(name: str) -> None:
     trained = {name: value for name, value in policy.card["training"].items() if name in now and name != "task"}
     assert len(trained) > 15
     assert all(np.array_equal(now[name], value) for name, value in trained.items())
-    assert len(policy.intact_files()) == 3
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", [*RIVALS, BEST_POLICY, POOL_POLICY])
+def test_its_weights_are_whole_and_its_exports_can_be_made_again(name: str) -> None:
+    """Of rivals the repository has the weights alone: `sagecc export` writes the files that their cards name."""
+    from sagecc.policy.export import export
+
+    policy = PolicyArtefact.load(f"models/{name}")
+    assert WEIGHTS in policy.intact_files()
+    made = export(policy.sizes, policy.weights)
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in made.files.items()}
+    assert digests == {name: policy.card["files"][name] for name in (LITERT, ONNX)}
+    assert made.errors.keys() == policy.card["export_errors"].keys()
