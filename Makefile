@@ -50,6 +50,10 @@ study: setup ## Run the evaluation study and figures of papers, an experiment a 
 kernel: setup ## Build or verify the virtual-time kernel (four minutes; later only what changed)
 	@sagecc kernel
 
+.PHONY: kernel-profile
+kernel-profile: kernel ## Count again which code of the kernel is hot, after a change of the lab's modules (gcc 12; 10 minutes)
+	@python -m scripts.kernel_profile
+
 .PHONY: bpf
 bpf: ## Compile the BPF scheme after a change of it (clang, llvm, libbpf-dev); the shipped objects need none of them
 	@execution/stock/bpf/compile
@@ -100,7 +104,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	ruff format $(PYTHON_FILES)
 	clang-format -i $(C_FILES)
 
-BENCHMARKS := bench-compare bench-collect bench-kicks bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-algorithms bench-gymnasium \
+BENCHMARKS := bench-compare bench-collect bench-kernel bench-kicks bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-algorithms bench-gymnasium \
 	bench-lockstep bench-online bench-growth bench-report bench-flows bench-scale
 BEHAVIOUR := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea bench-outages
 PAGES = python -m scripts.pages

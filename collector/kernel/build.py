@@ -40,6 +40,10 @@ DOWNLOAD_TOOLS = {"dpkg-deb": "dpkg", "apt-get": "apt"}
 
 HERE = Path(__file__).parent
 GUEST = HERE.parent / "guest"
+PROFILE = HERE / "profile.tar.xz"
+"""How often the kernel's parts run in a lab, in gcc's counts (`make kernel-profile`), so that what is hot is fast."""
+COUNTED = ("-fprofile-use", "-fprofile-correction", "-Wno-missing-profile", "-Wno-coverage-mismatch")
+"""What is newer than its counts, or has none, is built without; signals may have cut a count short."""
 INIT = "drivers/sagecc/init"
 INITRAMFS = "drivers/sagecc/initramfs.list"
 """Paths relative to the source tree: UML embeds its configuration, which may not name a folder of this machine."""
@@ -152,7 +156,7 @@ def _build_alone(output: Path, build_dir: Path, jobs: int) -> Kernel:
 
 def _inputs() -> Iterator[tuple[str, bytes]]:
     """Yield name and content of all our files that determine the kernel's bytes."""
-    files = [HERE / "config", HERE / "build.py", *sorted(HERE.glob("patches/*.patch"))]
+    files = [HERE / "config", HERE / "build.py", PROFILE, *sorted(HERE.glob("patches/*.patch"))]
     files += [*sorted(HERE.glob("modules/*")), *sorted(GUEST.glob("*"))]
     for file in files:
         if file.is_file():
@@ -244,9 +248,10 @@ def _remove(folder: Path) -> None:
 
 
 def _tree(build_dir: Path, archive: Path, version: str) -> Path:
-    """Return the patched source tree, unpacked once per source version and set of patches."""
+    """Return the patched source tree with its profile, unpacked once per source version, set of patches and profile."""
     patches = sorted(HERE.glob("patches/*.patch"))
-    digest = hashlib.sha256(version.encode() + b"".join(p.read_bytes() for p in patches)).hexdigest()[:12]
+    added = b"".join(p.read_bytes() for p in (*patches, PROFILE))
+    digest = hashlib.sha256(version.encode() + added).hexdigest()[:12]
     tree = build_dir / f"linux-{digest}"
     if not tree.exists():
         partial = build_dir / "linux.partial"
@@ -257,6 +262,7 @@ def _tree(build_dir: Path, archive: Path, version: str) -> Path:
         _run(["tar", "xf", str(archive), "--strip-components=1", "-C", str(partial)], build_dir)
         for file in patches:
             _run(["patch", "-p1", "--fuzz=0", "-i", str(file.resolve())], build_dir, cwd=partial)
+        _run(["tar", "xf", str(PROFILE.resolve()), "-C", str(partial)], build_dir)
         partial.rename(tree)
     return tree
 
@@ -304,7 +310,7 @@ def _configure(tree: Path, build_dir: Path) -> None:
 
 
 def _make(tree: Path, build_dir: Path, jobs: int) -> None:
-    flags = f"-ffile-prefix-map={tree.resolve()}=linux"
+    flags = " ".join((f"-ffile-prefix-map={tree.resolve()}=linux", *COUNTED))
     command = ["make", "ARCH=um", *ABSENT_TOOLS, f"-j{jobs}", f"KCFLAGS={flags}", "linux"]
     log = build_dir / _LOG
     with log.open("a") as file, tqdm(total=STEPS, desc="kernel", unit="file", leave=False, disable=None) as bar:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,16 @@ def test_a_built_kernel_is_only_verified(kernel: Path, monkeypatch: pytest.Monke
     verified = ensure_kernel(kernel, kernel.parent / "kernel", 1)
     assert verified.sha256 == sha256_file(kernel)
     assert kernel.stat().st_mtime_ns == before
+
+
+def test_every_module_and_the_hot_parts_have_counts() -> None:
+    """gcc says nothing where a file has none: the kernel would only be slower."""
+    with tarfile.open(build.PROFILE) as archive:
+        names = set(archive.getnames())
+    modules = {f"drivers/sagecc/{file.stem}.gcda" for file in (build.HERE / "modules").glob("*.c")}
+    hot = {"net/ipv4/tcp_input", "net/ipv4/tcp_output", "net/core/skbuff", "kernel/time/hrtimer", "mm/slub"}
+    assert names >= modules | {f"{name}.gcda" for name in hot}
+    assert not [name for name in names if not name.endswith(".gcda") or name.startswith("/") or ".." in name]
 
 
 @pytest.mark.slow
