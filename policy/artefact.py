@@ -433,7 +433,8 @@ def _rules(names: object) -> tuple[str, ...]:
 def policy_sha256(scheme: str) -> str:
     """Hash a policy's files, so that a retrained one is not taken for the one whose trajectories there are.
 
-    A README is for people, and no part of it.
+    A README is for people, and no part of it. An export that the card names counts by its digest there where it is
+    missing: nothing plays otherwise without it.
 
     Args:
         scheme: `policy:PATH`.
@@ -451,11 +452,20 @@ def policy_sha256(scheme: str) -> str:
     files = sorted(islice(found, _MAX_FILES + 1))
     if len(files) > _MAX_FILES:
         raise SageccError(f"{scheme}: {path} holds more than {_MAX_FILES:,} files, which no policy does")
-    digest = hashlib.sha256()
     for file in files:
         check_regular(file, NETWORK_BYTES)
-        digest.update(f"{file.relative_to(path)} {sha256_file(file)}\n".encode())
-    return digest.hexdigest()
+    named = _named_exports(path / CARD)
+    digests = {path / name: sha256 for name, sha256 in named.items()} | {file: sha256_file(file) for file in files}
+    lines = (f"{file.relative_to(path)} {digests[file]}\n" for file in sorted(digests))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _named_exports(card: Path) -> dict[str, str]:
+    """Return name and digest of the exports that a card names, as far as it is one."""
+    document = read_document(card)
+    files = document.get("files") if isinstance(document, dict) else None
+    entries = files.items() if isinstance(files, dict) else ()
+    return {name: sha256 for name, sha256 in entries if name in _NETWORK_FILES - {WEIGHTS} and isinstance(sha256, str)}
 
 
 def write(

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.environments.task import LearningTask
 from sagecc.learner.specification import load
-from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.artefact import PolicyArtefact, policy_sha256
 from sagecc.policy.folder import LITERT, ONNX, WEIGHTS
 
 RIVALS = ("orca-1", "orcav2-1", "onlinerl-1", "astraea-1", "indigo-1", "aurora-1")
@@ -30,6 +32,17 @@ def test_a_policy_is_of_the_configuration_that_is_named_so(name: str) -> None:
     trained = {name: value for name, value in policy.card["training"].items() if name in now and name != "task"}
     assert len(trained) > 15
     assert all(np.array_equal(now[name], value) for name, value in trained.items())
+
+
+def test_an_export_that_is_not_there_changes_no_identity(tmp_path: Path) -> None:
+    """Else what it played would be played again after `sagecc export`, or after a checkout without the file."""
+    whole = shutil.copytree(f"models/{BEST_POLICY}", tmp_path / "whole")
+    before = policy_sha256(f"policy:{whole}")
+    (whole / LITERT).unlink()
+    (whole / ONNX).unlink()
+    assert policy_sha256(f"policy:{whole}") == before
+    (whole / WEIGHTS).unlink()
+    assert policy_sha256(f"policy:{whole}") != before
 
 
 @pytest.mark.tensorflow
