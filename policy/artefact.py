@@ -462,7 +462,10 @@ def policy_sha256(scheme: str) -> str:
 
 def _named_exports(card: Path) -> dict[str, str]:
     """Return name and digest of the exports that a card names, as far as it is one."""
-    document = read_document(card)
+    try:
+        document = read_document(card)
+    except DocumentError:  # whoever loads the policy says what is wrong with it
+        return {}
     files = document.get("files") if isinstance(document, dict) else None
     entries = files.items() if isinstance(files, dict) else ()
     return {name: sha256 for name, sha256 in entries if name in _NETWORK_FILES - {WEIGHTS} and isinstance(sha256, str)}
