@@ -8,7 +8,6 @@ collector/kernel/profile.tar.xz, which every build reads. A function that has ch
 from __future__ import annotations
 
 import io
-import os
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from evidence.speed.kernel import BUILD, variant
-from sagecc.collector.kernel.build import PROFILE, ensure_kernel
+from evidence.speed.kernel import variant
+from sagecc.collector.kernel.build import PROFILE
 from sagecc.collector.kernel.identity import write_identities
 from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import run_episode
@@ -37,7 +36,6 @@ DRIVEN = f"{POLICY_PREFIX}growing"
 
 def main() -> None:
     """Build, play and pack."""
-    ensure_kernel(BUILD / "sagecc-linux", BUILD / "kernel", os.cpu_count() or 1)
     counting = variant("counting", [COUNTERS], Path(__file__).with_name("kernel_counters.patch"))
     tree = counting.parent
     write_identities(counting)

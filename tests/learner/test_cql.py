@@ -88,22 +88,19 @@ def test_a_thinner_term_is_that_of_some_windows_and_no_kick_has_one() -> None:
     np.testing.assert_allclose(thin.gaps(whole, same), learner(CONFIG).gaps(part, same), rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("config", "falls"),
-    [
-        (varied(CONFIG, alpha=5.0, window=4, n_step=2), True),
-        (varied(CONFIG, alpha=0.0), False),
-        (varied(GRU, alpha=5.0), True),
-    ],
-)
-def test_what_the_pool_does_not_show_becomes_worse(config: RunSpecification, falls: bool) -> None:
+@pytest.mark.parametrize("config", [varied(CONFIG, alpha=5.0, window=4, n_step=2), varied(GRU, alpha=5.0)])
+def test_what_the_pool_does_not_show_becomes_worse(config: RunSpecification) -> None:
     """Of a pool whose actions are all near 0.5: without the term critics hardly tell, with it the others fall."""
     data = batch_of(config)
     data = data._replace(actions=0.5 + 0.01 * data.actions)
-    made = learner(config)
-    step, place = compiled(made.update), made.metrics.index("conservative_gap")
-    gaps = [float(step(data).metrics[place]) for _ in range(60)]
-    assert (gaps[-1] < gaps[0] - 0.1) == falls
+    gaps = {}
+    for alpha in (0.0, 5.0):
+        made = learner(varied(config, alpha=alpha))
+        step = compiled(made.update)
+        for _ in range(60):
+            metrics = step(data).metrics
+        gaps[alpha] = float(metrics[made.metrics.index("conservative_gap")])
+    assert gaps[5.0] < gaps[0.0] - 0.1
 
 
 @pytest.mark.parametrize("config", [varied(CONFIG, average=0.9, thinning=2), varied(GRU, gradient_clip=1.0)])
