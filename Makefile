@@ -247,6 +247,10 @@ parts: kernel ## Train and judge what evidence/training/parts.yaml lists and is 
 cures: kernel ## Train and judge what evidence/training/cures.yaml lists and is not done (after `make kicked`)
 	python -m evidence.training.run --plan evidence/training/cures.yaml
 
+.PHONY: variants
+variants: kernel ## Train and judge what evidence/training/variants.yaml lists and is not done (after `make kicked`)
+	python -m evidence.training.run --plan evidence/training/variants.yaml
+
 .PHONY: carry
 carry: setup ## Keep a training that has not ended in evidence/training/checkpoints, to be committed (ONLY=NAME)
 	python -m evidence.training.carry $(ONLY)

@@ -127,7 +127,7 @@ class Data:
     inputs: str | tuple[str, ...] = "all"
     """The features that the networks see: a list of names of schemas.pool, or a group: `all` (69), `no-min-max` (33),
     `no-rtt-var` (51), `no-loss-inflight` (51), `no-acked-rate` (68), `window-s`, `window-m`, `window-l` (33 each: the
-    windows of 10, 200 or 1000 ticks alone).
+    windows of 10, 200 or 1000 ticks alone). A list of groups stands for what they all have.
     """
     period_ms: int = TICK_MS
     """Time between decisions, a multiple of 10 ms. An action is the product of a period's ratios, a reward the mean of
@@ -174,7 +174,7 @@ class Data:
                     f"{WHERE}: data.inputs '{self.inputs}' is no group of features; known are "
                     f"{', '.join(INPUT_GROUPS)}, or a list of names"
                 )
-        elif unknown := sorted(set(self.inputs) - set(FEATURE_NAMES)):
+        elif not self._of_groups and (unknown := sorted(set(self.inputs) - set(FEATURE_NAMES))):
             raise SageccError(f"{WHERE}: data.inputs names '{unknown[0]}', which is no feature of the pool")
         elif not self.inputs or len(set(self.inputs)) < len(self.inputs):
             raise SageccError(f"{WHERE}: data.inputs must name at least one feature, and none twice")
@@ -194,7 +194,13 @@ class Data:
         """Names of the features that the networks see, in the network's order."""
         if isinstance(self.inputs, str):
             return INPUT_GROUPS[self.inputs]
+        if self._of_groups:
+            return tuple(name for name in FEATURE_NAMES if all(name in INPUT_GROUPS[group] for group in self.inputs))
         return self.inputs
+
+    @property
+    def _of_groups(self) -> bool:
+        return set(self.inputs) <= INPUT_GROUPS.keys()
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,37 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
 }
 """By figure, the recipes that it compares with BASE, and what the paper calls them."""
 
+OFFLINE = "offline"
+"""The recipe that wins most from a pool alone. Its network is dense, so it has variants of inputs and pools only."""
+OFFLINE_VARIANTS: Mapping[str, Mapping[str, str]] = {
+    figure: {
+        f"{OFFLINE}-{recipe}": title
+        for recipe, title in recipes.items()
+        if recipe not in ("no-gru", "no-encoder", "no-gmm")
+    }
+    for figure, recipes in VARIANTS.items()
+}
+"""The same for OFFLINE, as evidence/training/variants.yaml has them."""
+
 CLONE = "bc"
 """The recipe of Fig. 11's BC."""
 WINDOWS = tuple(VARIANTS["fig-14"])
 """Fig. 16 draws their policies, too."""
 
-__all__ = ["BASE", "CLONE", "FOLDER", "ORDER", "PICTURES", "RESULTS", "SEEDS", "VARIANTS", "WINDOWS", "picture"]
+__all__ = [
+    "BASE",
+    "CLONE",
+    "FOLDER",
+    "OFFLINE",
+    "OFFLINE_VARIANTS",
+    "ORDER",
+    "PICTURES",
+    "RESULTS",
+    "SEEDS",
+    "VARIANTS",
+    "WINDOWS",
+    "picture",
+]
 
 
 def picture(figure: str) -> Path:

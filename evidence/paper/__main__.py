@@ -42,7 +42,7 @@ def compared(figure: str) -> Maker:
 
     def make(plan: Plan, kernel: Path, jobs: int) -> None:
         failed = training.run_all(plan, variants.run_names(figure), kernel, jobs)
-        rows = variants.compared(figure, table.read_results(table.RESULTS))["rows"]
+        rows = variants.compared(VARIANTS[figure], table.read_results(table.RESULTS))["rows"]
         if rows:
             save_figure(pictures.variants_figure(rows), picture_of(figure))
         if failed:

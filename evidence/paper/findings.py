@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from evidence.paper import BASE, VARIANTS
+from evidence.paper import VARIANTS
+from evidence.paper.variants import ALL
 from sagecc.leagues.claims import TRUE, Bounds, Claim, Judgement, Measurement, fact
 from sagecc.leagues.intervals import Interval, interval, student_t
 
@@ -26,9 +27,6 @@ CHANGES_BY = 0.1
 
 ROUNDING = 1e-7
 """Of a cosine of single-precision vectors."""
-
-ALL = "all of it"
-"""Title of the recipe that its variants are held against."""
 
 Values = Mapping[str, Any]
 Measure = Callable[[Values], list[Measurement]]
@@ -240,7 +238,7 @@ def wins_more(*pairs: tuple[str, str], sets: Sequence[str] = ("I", "II")) -> Mea
 
 
 def _by_title(result: Values) -> dict[str, Values]:
-    return {ALL if row["recipe"] == BASE else row["title"]: row for row in result["rows"]}
+    return {row["title"]: row for row in result["rows"]}
 
 
 def _over(rows: Mapping[str, Values], more: str, less: str, sets: Sequence[str] = ("I", "II")) -> Interval:

@@ -9,38 +9,66 @@ from pathlib import Path
 from typing import Any
 
 from evidence.machine import read_json
-from evidence.paper import ORDER, RESULTS, VARIANTS, findings, learning, picture, variants
+from evidence.paper import (
+    BASE,
+    OFFLINE,
+    OFFLINE_VARIANTS,
+    ORDER,
+    RESULTS,
+    VARIANTS,
+    findings,
+    learning,
+    picture,
+    variants,
+)
 from evidence.training import table
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = Path(__file__).parent / "figures.md.j2"
 
+PLAN_OFFLINE = "variants"
+"""Name of the plan in evidence/training that has OFFLINE's variants."""
+
 Values = dict[str, Any]
 
 
 def context(results: Path = RESULTS, runs: Path = ROOT / table.RESULTS, root: Path = ROOT) -> Values:
-    """Return what the template is filled with: `figures`, by name without a hyphen, None where nothing is there.
+    """Return what the template is filled with: `figures`, by name without a hyphen, None where nothing is there, and
+    `offline`, those of OFFLINE's variants.
 
     Args:
         results: folder of the figures' results.
-        runs: the runs' results (evidence/runs.jsonl).
+        runs: the runs' results (evidence/runs.jsonl); those of OFFLINE's variants lie next to them.
         root: of the pictures' paths.
     """
-    figures, results_of_runs = {}, table.read_results(runs)
+    figures: dict[str, Values | None] = {}
+    offline: dict[str, Values | None] = {}
+    known = table.read_results(runs)
+    known_offline = known | table.read_results(runs.with_name(f"{PLAN_OFFLINE}.jsonl"))
     for figure in ORDER:
-        content = _variants(figure, results_of_runs) if figure in VARIANTS else _result(results / f"{figure}.json")
-        if content is not None:
-            content |= {
-                "findings": [
-                    {"sentence": each.claim.sentence, "verdict": each.verdict, "subject": subject(each.measured.told)}
-                    for each in findings.of_figure(figure, content["result"])
-                ],
-                "picture": picture(figure).name if (root / picture(figure)).exists() else None,
-            }
-        figures[figure.replace("-", "_")] = content
-    if figures["fig_7"]:
-        figures["fig_7"]["missing"] = missing_curves(figures["fig_7"]["result"])
-    return {"figures": figures}
+        key = figure.replace("-", "_")
+        if figure in VARIANTS:
+            figures[key] = _told(figure, _variants(VARIANTS[figure], known, BASE))
+            offline[key] = _told(figure, _variants(OFFLINE_VARIANTS[figure], known_offline, OFFLINE))
+        else:
+            figures[key] = _told(figure, _result(results / f"{figure}.json"))
+        if content := figures[key]:
+            content["picture"] = picture(figure).name if (root / picture(figure)).exists() else None
+    if curves := figures["fig_7"]:
+        curves["missing"] = missing_curves(curves["result"])
+    return {"figures": figures, "offline": offline}
+
+
+def _told(figure: str, content: Values | None) -> Values | None:
+    """Return a figure's content with what it says of the paper's sentences."""
+    if content is None:
+        return None
+    return content | {
+        "findings": [
+            {"sentence": each.claim.sentence, "verdict": each.verdict, "subject": subject(each.measured.told)}
+            for each in findings.of_figure(figure, content["result"])
+        ]
+    }
 
 
 def subject(told: str) -> str:
@@ -54,10 +82,10 @@ def missing_curves(result: Mapping[str, Any]) -> list[str]:
     return [name for recipe, seed, name in learning.trainings() if (recipe, seed) not in there]
 
 
-def _variants(figure: str, runs: Mapping[str, Values]) -> Values | None:
+def _variants(recipes: Mapping[str, str], runs: Mapping[str, Values], base: str) -> Values | None:
     """Return a figure of variants; None where no variant has a result."""
-    comparison = variants.compared(figure, runs)
-    return {"result": comparison} if {row["recipe"] for row in comparison["rows"]} & VARIANTS[figure].keys() else None
+    comparison = variants.compared(recipes, runs, base)
+    return {"result": comparison} if {row["recipe"] for row in comparison["rows"]} & recipes.keys() else None
 
 
 def _result(path: Path) -> Values | None:

@@ -14,6 +14,9 @@ from sagecc.leagues.intervals import interval
 
 Values = dict[str, Any]
 
+ALL = "all of it"
+"""Title of the recipe that its variants are held against."""
+
 
 def run_names(figure: str) -> tuple[str, ...]:
     """Return the runs that a figure needs, the recipe's own first."""
@@ -26,21 +29,22 @@ def own_runs() -> frozenset[str]:
     return frozenset(seed_name(recipe, seed) for recipe in recipes for seed in SEEDS)
 
 
-def compared(figure: str, known: Mapping[str, Values]) -> Values:
+def compared(recipes: Mapping[str, str], known: Mapping[str, Values], base: str = BASE) -> Values:
     """Return what a figure's runs came to.
 
     Args:
-        figure: one of VARIANTS.
+        recipes: the variants and what the paper calls them.
         known: the runs' results by name.
+        base: the recipe whose variants they are.
 
     Returns:
-        `rows`, one for each recipe with a result, BASE first: `recipe`, `title`, `seeds`, `cpu_h` of a training, and
+        `rows`, one for each recipe with a result, `base` first: `recipe`, `title`, `seeds`, `cpu_h` of a training, and
         `leagues`, by league and set its winning rates by seed (`rates`) with their mean and interval
         (leagues.intervals; None with one seed). `missing`: the names of the runs that have no result. `failed`: why
         others have none.
     """
     rows, missing, failed = [], [], []
-    for recipe, title in ((BASE, "all of it"), *VARIANTS[figure].items()):
+    for recipe, title in ((base, ALL), *recipes.items()):
         results = []
         for seed in SEEDS:
             name = seed_name(recipe, seed)

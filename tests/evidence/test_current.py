@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 OTHERS = {
     *("bc", "bc-top", "bc-top3", "bcv2"),  # whose clones play in leagues of their own, and have no result
     *("early", "early-1", "early-2", "less-vegas"),  # judged without slow start and bound
-    *("labs-third-1", "labs-third-2"),  # not trained yet
+    "labs-third-2",  # not trained yet
     *("sagecc-9", "sagecc-9-1", "sagecc-9-2", "sagecc-9-3"),  # judged without a bound at the end
 }
 

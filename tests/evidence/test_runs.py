@@ -198,7 +198,9 @@ def test_a_recipes_seeds_are_the_runs_of_its_configuration() -> None:
     assert found.of_configuration("none") == []
 
 
-@pytest.mark.parametrize(("plan", "whole"), [("parts.yaml", "offline-wander"), ("cures.yaml", "offline")])
+@pytest.mark.parametrize(
+    ("plan", "whole"), [("parts.yaml", "offline-wander"), ("cures.yaml", "offline"), ("variants.yaml", "offline")]
+)
 def test_each_part_of_the_recipe_is_tried_with_three_seeds(plan: str, whole: str) -> None:
     runs = read_plan(ROOT / RUNS.with_name(plan)).runs
     assert {run.seed for run in runs.values()} == {0, 1, 2}

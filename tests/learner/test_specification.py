@@ -207,6 +207,17 @@ def test_groups_of_inputs_keep_these_rows_of_table_1(group: str, kept: list[int]
     assert [FEATURE_NAMES.index(name) + 1 for name in observations] == kept
 
 
+def test_several_groups_of_inputs_keep_what_all_of_them_have() -> None:
+    small, blind = (Data(inputs=group).observations for group in ("window-s", "no-acked-rate"))
+    assert Data(inputs=("window-s", "no-acked-rate")).observations == tuple(name for name in small if name in blind)
+    assert len(small) - 1 == len(Data(inputs=("no-acked-rate", "window-s")).observations)
+
+
+def test_groups_and_names_are_not_mixed() -> None:
+    with pytest.raises(SageccError, match="names 'window-s', which is no feature of the pool"):
+        Data(inputs=("window-s", "srtt"))
+
+
 def test_inputs_by_name_keep_their_order() -> None:
     assert Data(inputs=("dr_max", "srtt")).observations == ("dr_max", "srtt")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evidence.paper import VARIANTS
 from evidence.paper.findings import difference, of_figure
 from evidence.paper.learning import IN_LABS
 from evidence.paper.variants import compared
@@ -72,7 +73,7 @@ def test_ablations(tmp_path: Path) -> None:
     keep_runs(path, "no-rtt-var", (0.5, 0.52, 0.48), (0.1, 0.1, 0.1))
     keep_runs(path, "no-loss-inflight", (0.5, 0.9, 0.1), (0.3, 0.2, 0.1))
     keep_runs(path, "no-gru", (0.9, 0.92, 0.88), (0.3, 0.3, 0.3))
-    found = of_figure("fig-12", compared("fig-12", read_results(path)))
+    found = of_figure("fig-12", compared(VARIANTS["fig-12"], read_results(path)))
     assert [(finding.measured.told.partition(":")[0], finding.verdict) for finding in found] == [
         ("no rttVar", "yes"),
         ("no Loss/Inf", "in the mean"),
@@ -85,16 +86,17 @@ def test_windows_and_pools(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     keep_runs(path, "small", (0.6, 0.6, 0.6), (0.3, 0.3, 0.3))
     keep_runs(path, "window-s", (0.2, 0.2, 0.2), (0.1, 0.1, 0.1))
-    assert of_figure("fig-14", compared("fig-14", read_results(path))) == []
+    assert of_figure("fig-14", compared(VARIANTS["fig-14"], read_results(path))) == []
     keep_runs(path, "window-m", (0.3, 0.3, 0.3), (0.2, 0.2, 0.2))
     keep_runs(path, "window-l", (0.7, 0.7, 0.7), (0.2, 0.2, 0.2))
-    found = of_figure("fig-14", compared("fig-14", read_results(path)))
+    found = of_figure("fig-14", compared(VARIANTS["fig-14"], read_results(path)))
     assert [finding.verdict for finding in found] == ["not in the mean", "yes", "no", "yes"]
     assert found[1].measured.told == "Sage-s 20.0 %, Sage-m 30.0 %, Sage-l 70.0 %"
     keep_runs(path, "top", (0.1, 0.1, 0.1), (0.1, 0.1, 0.1))
-    assert [finding.verdict for finding in of_figure("fig-15", compared("fig-15", read_results(path)))] == ["yes"]
+    found = of_figure("fig-15", compared(VARIANTS["fig-15"], read_results(path)))
+    assert [finding.verdict for finding in found] == ["yes"]
     keep_runs(path, "top4", (0.3, 0.3, 0.3), (0.1, 0.1, 0.1))
-    found = of_figure("fig-15", compared("fig-15", read_results(path)))
+    found = of_figure("fig-15", compared(VARIANTS["fig-15"], read_results(path)))
     assert [finding.verdict for finding in found] == ["yes", "yes"]
     assert found[1].measured.told == (
         "all of it over Sage-Top4: +25.0 [+25.0, +25.0] points; Sage-Top4 over Sage-Top: +10.0 [+10.0, +10.0] points "

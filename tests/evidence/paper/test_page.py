@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evidence.paper import ORDER, VARIANTS, picture
+from evidence.paper import OFFLINE, OFFLINE_VARIANTS, ORDER, VARIANTS, picture
 from evidence.paper.learning import IN_LABS
-from evidence.paper.page import TEMPLATE, context
+from evidence.paper.page import PLAN_OFFLINE, TEMPLATE, context
 from evidence.paper.variants import own_runs, run_names
 from evidence.training.run import RUNS
 from evidence.training.runs import read_plan
@@ -48,6 +48,22 @@ def test_a_figure_half_made_says_what_is_missing(tmp_path: Path) -> None:
     assert "| +15.0" not in text
     assert "over Sage-Top: **in the mean**" in text
     assert "![" not in text
+
+
+def test_variants_of_the_offline_recipe_stand_below_and_are_counted(tmp_path: Path) -> None:
+    keep_runs(tmp_path / "runs.jsonl", "offline", (0.9, 0.9, 0.9), (0.5, 0.5, 0.5))
+    keep_runs(tmp_path / "variants.jsonl", "offline-top", (0.7, 0.7, 0.7), (0.3, 0.3, 0.3))
+    found = filled(tmp_path)
+    assert "| Sage-Top | 3 | 70.0 % [70.0, 70.0] | 30.0 % [30.0, 30.0] |" in found["fig_15"]
+    assert "over Sage-Top: **yes**" in found["fig_15"]
+    assert "Not made yet" in found["fig_15"]
+    assert "| 15 | 1 | 1 | 0 | 0 | 0 |" in found["paper_findings"]
+
+
+def test_every_variant_of_the_offline_recipe_is_in_its_plan() -> None:
+    runs = read_plan(ROOT / RUNS.with_name(f"{PLAN_OFFLINE}.yaml")).runs
+    assert {run.recipe for run in runs.values()} >= {name for of in OFFLINE_VARIANTS.values() for name in of}
+    assert {run.base for run in runs.values()} == {OFFLINE}
 
 
 def test_whole_figures(tmp_path: Path) -> None:
