@@ -125,9 +125,9 @@ class Data:
     selection: Selection = EVERYTHING
     """Which trajectories of the pool, and their weights: the fields of learner.selection.Selection."""
     inputs: str | tuple[str, ...] = "all"
-    """The features that the networks see: a list of names of schemas.pool, or a group: `all` (69), `no-min-max` (33),
-    `no-rtt-var` (51), `no-loss-inflight` (51), `no-acked-rate` (68), `window-s`, `window-m`, `window-l` (33 each: the
-    windows of 10, 200 or 1000 ticks alone). A list of groups stands for what they all have.
+    """The features that the networks see: a list of names of schemas.pool, or a group, or several (what all have):
+    `all` (69), `no-min-max` (33), `no-rtt-var` (51), `no-loss-inflight` (51), `no-acked-rate` (68), `window-s`,
+    `window-m`, `window-l` (33 each: the windows of 10, 200 or 1000 ticks alone).
     """
     period_ms: int = TICK_MS
     """Time between decisions, a multiple of 10 ms. An action is the product of a period's ratios, a reward the mean of

@@ -101,6 +101,7 @@ def cluster() -> Iterator[Cluster]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_the_command_gives_the_same_files(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sagecc", "collect", "--profile", "smoke", "--schemes", "cubic,bbr2"]
     command += ["--kernel", str(kernel)]

@@ -57,6 +57,7 @@ def train(pool: Path, folder: Path, killed_at: int = 0) -> int:
     return done.returncode
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_bit_for_bit_from_what_is_kept_of_it(tmp_path: Path) -> None:
     pool = write_pool(tmp_path)
     whole, killed, kept, elsewhere = (tmp_path / name for name in ("whole", "killed", "kept", "elsewhere"))

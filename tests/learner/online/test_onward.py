@@ -307,6 +307,7 @@ def made(folder: Path) -> list[str]:
 
 
 @pytest.mark.tensorflow
+@pytest.mark.slow
 def test_a_run_that_was_killed_comes_to_the_same_bytes(tmp_path: Path) -> None:
     whole, killed = made(tmp_path / "whole"), made(tmp_path / "killed")
     code, out, err = run(whole)
