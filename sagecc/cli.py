@@ -176,6 +176,8 @@ def errors_in_one_line(program: str = "sagecc") -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
+        if error.errno == errno.ENOMEM:  # the file that an import came to by then tells nothing
+            _fail_exhausted(error, program)
         if error.filename is None and error.errno not in MACHINE_ERRORS:
             _fail_exhausted(error, program)
             raise

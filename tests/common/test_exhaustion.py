@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 
@@ -34,6 +35,12 @@ def test_it_is_told_by_what_the_exception_came_from() -> None:
     error = OSError("could not find the library")
     error.__context__ = ImportError("failed to map segment from shared object")
     assert exhausted(error) == "out of memory"
+
+
+def test_memory_that_ends_while_a_folder_is_read_is_no_error_of_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), errors_in_one_line():
+        raise OSError(errno.ENOMEM, "Cannot allocate memory", "/lib/python3.11/multiprocessing")
+    assert capsys.readouterr().err.startswith("sagecc: out of memory")
 
 
 @pytest.mark.parametrize("limit_mb", [400, 700])
