@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import resource
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ _SIGNS = {
 def exhausted(error: BaseException) -> str | None:
     """Return what the machine ran out of, in words, if an exception or one behind it is about that."""
     for each in _chain(error):
-        if isinstance(each, MemoryError):
+        if isinstance(each, MemoryError) or (isinstance(each, OSError) and each.errno == errno.ENOMEM):
             return "out of memory"
         for shortage, signs in _SIGNS.items():
             if signs.search(str(each)):

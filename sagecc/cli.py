@@ -51,9 +51,7 @@ GRACE_S = 10.0
 MAX_LINE = 2000
 """Characters of an error's line: what a file holds, which it may quote, has no end."""
 
-MACHINE_ERRORS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
-)
+MACHINE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN})
 """Errors of the machine: reported in one line even where Python does not know the file."""
 
 
@@ -176,9 +174,8 @@ def errors_in_one_line(program: str = "sagecc") -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        if error.errno == errno.ENOMEM:  # the file that an import came to by then tells nothing
-            _fail_exhausted(error, program)
-        if error.filename is None and error.errno not in MACHINE_ERRORS:
+        # Of memory that ends, the file that Python came to by then tells nothing.
+        if error.errno == errno.ENOMEM or (error.filename is None and error.errno not in MACHINE_ERRORS):
             _fail_exhausted(error, program)
             raise
         _fail(f"{_paths_prefix(error)}{error.strerror or error}", prefix=program)

@@ -18,6 +18,7 @@ from sagecc.common.exhaustion import exhausted
     ("error", "what"),
     [
         (MemoryError(), "out of memory"),
+        (OSError(errno.ENOMEM, "in any language"), "out of memory"),
         (pa.ArrowMemoryError("malloc of size 64 failed"), "out of memory"),
         (ImportError("liblzma.so: failed to map segment from shared object"), "out of memory"),
         (RuntimeError("can't start new thread"), "out of memory"),
