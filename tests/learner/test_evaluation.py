@@ -167,7 +167,6 @@ def scenario(pool: Path, folder: Path) -> None:
     print(json.dumps({"seen": seen, "step": [outcome.step, again.step], "trained": again.trained_steps}))
 
 
-@pytest.mark.slow
 def test_looking_changes_nothing_and_is_never_repeated(make_pool: PoolMaker, tmp_path: Path) -> None:
     call = "import sys, pathlib, tests.learner.test_evaluation as t; t.scenario(*map(pathlib.Path, sys.argv[1:]))"
     folders = [str(make_pool()), str(tmp_path)]

@@ -117,7 +117,6 @@ def assert_same_policy(folder: Path, alone: Path) -> None:
         np.testing.assert_allclose(found[name], values, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.slow
 def test_two_workers_train_what_one_process_does(alone: Path, tmp_path: Path) -> None:
     chief, other = ended(start_two(smaller(tmp_path, alone / "pool")))
     assert [chief[0], other[0]] == [0, 0], (chief, other)
