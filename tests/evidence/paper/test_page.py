@@ -56,6 +56,7 @@ def test_variants_of_the_offline_recipe_stand_below_and_are_counted(tmp_path: Pa
     found = filled(tmp_path)
     assert "| Sage-Top | 3 | 70.0 % [70.0, 70.0] | 30.0 % [30.0, 30.0] |" in found["fig_15"]
     assert "over Sage-Top: **yes**" in found["fig_15"]
+    assert "Not there yet: offline-top4, offline-top4-1, offline-top4-2 (`make variants`)." in found["fig_15"]
     assert "Not made yet" in found["fig_15"]
     assert "| 15 | 1 | 1 | 0 | 0 | 0 |" in found["paper_findings"]
 
