@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -83,6 +83,16 @@ def write_pool(
         tables = [episode(f"I-{scheme}-{i}", rows, 10 * s + i) for i, rows in enumerate(lengths)]
         write_part(folder / name / "set=I" / f"scheme={scheme}" / "part-000.parquet", tables, version)
     return folder / name
+
+
+@pytest.fixture
+def eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Without graphs, which take seconds to build; for hundreds of updates they pay: a test is marked `graph`."""
+    from sagecc.common.tensorflow_runtime import tf
+
+    tf.config.run_functions_eagerly(request.node.get_closest_marker("graph") is None)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.learner.conftest import PoolMaker
 from tests.learner.test_bc import NETWORKS, SEEN, WINDOW, WINDOWS
 from tests.learner.test_train import preferred
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 STATES = 6
 ALGORITHM = {"name": "awr", "policy_rate": 1e-3, "value_rate": 1e-3, "discount": 0.9, "trace": 0.8, "reward_scale": 0.5}

@@ -20,7 +20,7 @@ from tests.helpers.training import command
 from tests.helpers.updates import assert_moves_alike
 from tests.learner.conftest import PoolMaker
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "mlp": {"kind": "mlp", "hidden": [12, 8]},

@@ -28,7 +28,7 @@ from tests.learner.test_td3_bc import (
     learner,
 )
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 ALGORITHM = {"name": "cql", "policy_rate": 1e-3, "critic_rate": 3e-3, "discount": 0.9}
 CONFIG = spec({**OFFLINE, "algorithm": ALGORITHM})
@@ -88,6 +88,7 @@ def test_a_thinner_term_is_that_of_some_windows_and_no_kick_has_one() -> None:
     np.testing.assert_allclose(thin.gaps(whole, same), learner(CONFIG).gaps(part, same), rtol=1e-5)
 
 
+@pytest.mark.graph
 @pytest.mark.parametrize("config", [varied(CONFIG, alpha=5.0, window=4, n_step=2), varied(GRU, alpha=5.0)])
 def test_what_the_pool_does_not_show_becomes_worse(config: RunSpecification) -> None:
     """Of a pool whose actions are all near 0.5: without the term critics hardly tell, with it the others fall."""

@@ -21,7 +21,7 @@ from sagecc.learner.specification import RunSpecification
 from tests.helpers import specifications
 from tests.helpers.specifications import pool_batch, spec, varied
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 l2_project = importlib.import_module("acme.tf.losses.distributional").l2_project
 

@@ -24,7 +24,7 @@ from sagecc.policy.scaling import Scaling
 from sagecc.policy.steps import ACTIONS
 from tests.helpers.specifications import learner, varied
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 CONFIG = varied(load("indigo"), batch=16, window=12, burn_in=2, gru=12, policy_rate=1e-2)
 SEEN = 3

@@ -20,7 +20,7 @@ from tests.helpers.updates import assert_moves_alike
 from tests.learner.conftest import BAD, GOOD, PoolMaker
 from tests.learner.test_train import preferred
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 ALGORITHM = {"name": "iql", "policy_rate": 1e-3, "critic_rate": 1e-3}
 CONFIG = spec(

@@ -20,7 +20,7 @@ from tests.helpers import specifications
 from tests.helpers.acme_td3 import AcmeTd3
 from tests.helpers.specifications import spec, varied
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 CONFIG = spec(specifications.IN_LABS)
 RECURRENT: Any = spec(

@@ -24,7 +24,7 @@ from tests.helpers.updates import assert_moves_alike
 from tests.learner.conftest import PoolMaker
 from tests.learner.test_train import preferred
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 SEEN, STATES = 4, 3
 OFFLINE: dict[str, Any] = {
