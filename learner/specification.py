@@ -18,7 +18,7 @@ from sagecc.learner.privileged import States, names_of
 from sagecc.learner.reader import LARGEST, WHERE, merged, read, require, shipped, whole_values
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.policy import artefact
-from sagecc.policy.artefact import MAX_WINDOW_BOUND
+from sagecc.policy.artefact import MAX_SLOW_MBPS, MAX_WINDOW_BOUND
 from sagecc.policy.bounds import MAX_BASE, MAX_PERIOD_MS
 from sagecc.schemas.pool import FEATURE_NAMES, INPUT_GROUPS
 from sagecc.schemas.raw import TICK_S
@@ -278,8 +278,8 @@ class ControlSettings:
     """Share of packets lost in a round trip above which that bound tightens until less is lost; `null`: never."""
     window_bound_drains: bool | None = field(default=None, metadata=LATER)
     """Whether a round trip after such a loss goes without the 3 packets, so that short paths drain."""
-    window_bound_slow: bool | None = field(default=None, metadata=LATER)
-    """Whether that bound takes the lowest RTT below 1.2 Mbps, where a few packets are a long queue."""
+    window_bound_slow_mbps: float | None = field(default=None, metadata=LATER)
+    """Rate of delivery below which that bound takes the lowest RTT: a few packets are a long queue; `null`: none."""
     recovery_floor: float | None = field(default=None, metadata=LATER)
     """While losses are repaired, no window is below this share of what an RTT delivered as that began; `null`: none."""
 
@@ -297,7 +297,11 @@ class ControlSettings:
                 not self.window_bound_drains or bool(self.window_bound_loss),
                 "control.window_bound_drains needs a window_bound_loss",
             ),
-            (not self.window_bound_slow or bool(self.window_bound), "control.window_bound_slow needs a window_bound"),
+            (
+                self.window_bound_slow_mbps is None
+                or bool(self.window_bound and 0 < self.window_bound_slow_mbps <= MAX_SLOW_MBPS),
+                f"control.window_bound_slow_mbps must be null or up to {MAX_SLOW_MBPS:g}, and needs a window_bound",
+            ),
             (
                 self.recovery_floor is None or 0 < self.recovery_floor <= 1,
                 "control.recovery_floor must be null or above 0 and at most 1",

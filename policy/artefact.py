@@ -75,6 +75,8 @@ MAPS = {
 
 MAX_WINDOW_BOUND = 100
 """Largest factor of a bound on windows."""
+MAX_SLOW_MBPS = 100.0
+"""Highest rate below which a flow may be called slow."""
 
 _NETWORK_FILES = frozenset({WEIGHTS, LITERT, ONNX, INT8})
 """Names that a card may give digests of: a card from elsewhere must name no file outside its folder."""
@@ -143,8 +145,8 @@ class Control:
     """Share of packets lost in a round above which that bound tightens for a while. None: it never does."""
     window_bound_drains: bool = False
     """Whether a round after such a loss goes without the 3 packets, so that a short path drains too."""
-    window_bound_slow: bool = False
-    """Whether that bound takes the lowest RTT below 1.2 Mbps, where a few packets are a long queue."""
+    window_bound_slow_mbps: float | None = None
+    """Rate of delivery below which that bound takes the lowest RTT: a few packets are a long queue. None: none."""
     recovery_floor: float | None = None
     """While losses are repaired, no window is below this share of what was delivered in an sRTT as that began
     (execution.agent.recovery). None: no such floor."""
@@ -159,7 +161,7 @@ class Control:
         if self.map not in MAPS.values():
             raise ValueError(f"action map '{self.map}' is not known here")
         factor = 1 if self.slow_start is None or self.slow_start == ACKED else self.slow_start
-        shares = (self.window_bound, self.window_bound_loss, self.recovery_floor)
+        shares = (self.window_bound, self.window_bound_loss, self.window_bound_slow_mbps, self.recovery_floor)
         optional = (factor, *(x for x in shares if x is not None))
         periods = (self.period_ms, self.period_min_rtts)
         numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, *optional)
@@ -183,9 +185,9 @@ class Control:
         drains = self.window_bound_drains
         if not isinstance(drains, bool) or (drains and not self.window_bound_loss):
             raise ValueError(f"no bound on the window drains as {drains!r} where it does not tighten with loss")
-        slow = self.window_bound_slow
-        if not isinstance(slow, bool) or (slow and not self.window_bound):
-            raise ValueError(f"no bound on the window is for slow flows as {slow!r} where there is none")
+        slow_mbps = self.window_bound_slow_mbps
+        if slow_mbps is not None and not (self.window_bound and 0 < slow_mbps <= MAX_SLOW_MBPS):
+            raise ValueError(f"no bound on the window is for flows slower than {slow_mbps} Mbps")
         if self.recovery_floor is not None and not 0 < self.recovery_floor <= 1:
             raise ValueError(f"no window is at least {self.recovery_floor} of what is delivered in an RTT")
         if self.decimals is not None and (type(self.decimals) is not int or not 0 <= self.decimals <= 6):
@@ -222,7 +224,7 @@ class Control:
             window_bound=action.get("window_bound"),
             window_bound_loss=action.get("window_bound_loss"),
             window_bound_drains=action.get("window_bound_drains", False),
-            window_bound_slow=action.get("window_bound_slow", False),
+            window_bound_slow_mbps=action.get("window_bound_slow_mbps"),
             recovery_floor=action.get("recovery_floor"),
             decimals=action.get("decimals"),
             paced=action.get("paced", True),
@@ -230,9 +232,8 @@ class Control:
 
     def card(self) -> dict[str, Any]:
         """Return these as a card's fields."""
-        names = ("slow_start", "window_bound", "window_bound_loss", "recovery_floor", "decimals")
-        optional = {name: getattr(self, name) for name in names}
-        set_flags = [name for name in ("window_bound_drains", "window_bound_slow") if getattr(self, name)]
+        bound = ("window_bound", "window_bound_loss", "window_bound_slow_mbps")
+        optional = {name: getattr(self, name) for name in ("slow_start", *bound, "recovery_floor", "decimals")}
         min_rtts = {"period_min_rtts": self.period_min_rtts} if self.period_min_rtts else {}
         return {
             "action": {
@@ -241,7 +242,7 @@ class Control:
                 "limits": list(self.limits),
                 "cwnd_packets": list(self.cwnd_packets),
                 **{name: value for name, value in optional.items() if value is not None},
-                **dict.fromkeys(set_flags, True),
+                **({"window_bound_drains": True} if self.window_bound_drains else {}),
                 **({} if self.paced else {"paced": False}),
             },
             "period_ms": self.period_ms,
@@ -252,7 +253,7 @@ class Control:
 
 _ACTION_FIELDS = {
     *("map", "base", "limits", "cwnd_packets", "slow_start"),
-    *("window_bound", "window_bound_loss", "window_bound_drains", "window_bound_slow", "recovery_floor"),
+    *("window_bound", "window_bound_loss", "window_bound_drains", "window_bound_slow_mbps", "recovery_floor"),
     *("decimals", "paced"),
 }
 _INPUT_FIELDS = {"source", "source_version", "without", "observations", "transform", "shift", "scale", "limit"}
@@ -545,7 +546,7 @@ def write_with_control(policy: PolicyArtefact, folder: Path, control: Control) -
 
 def _version(control: Control, version: str) -> str:
     """Return the version of a card with this control, where another of its version has not what 2.4 brought."""
-    if control.window_bound_slow or control.recovery_floor is not None:
+    if control.window_bound_slow_mbps is not None or control.recovery_floor is not None:
         return FORMAT_VERSION
     return _BEFORE_2_4 if version == FORMAT_VERSION else version
 

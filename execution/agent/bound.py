@@ -13,8 +13,9 @@ bound probes as BBRv2 does (draft-cardwell-iccrg-bbr-congestion-control-02, 4.3.
 Where a path takes few packets, 3 more are what 0.9 takes away, and nothing drains; a bound that drains goes without
 them in the round after a loss.
 
-For slow flows, below SLOW, an RTT may be the lowest one: 100 ms then hold a packet or none, and sRTT is mostly the
-flow's own queue. So no bound grows with the queue that it allows.
+For slow flows an RTT may be the lowest one: 100 ms then hold a packet or none, and sRTT is mostly the flow's own queue.
+So no bound grows with the queue that it allows. Next to others that queue is theirs, and 10 packets in it may be less
+than is called slow: such a flow stays there.
 
 Everything is a whole number, so that the kernel (execution/stock/bpf) computes the same.
 """
@@ -35,8 +36,8 @@ RATE_TICKS = 10
 """A delivery rate is taken over 100 ms; over less while a flow is younger."""
 PEAK_TICKS = 200
 """The highest rate is that of 2 s."""
-SLOW = 100_000
-"""Delivery rate of a slow flow, in thousandths of packets per second: 1.2 Mbps."""
+PACKET_BITS = 12_000
+"""Of 1,500 bytes: by these a rate in Mbps is one in packets per second."""
 SPARE_PKTS = 3
 """Packets above k * B, so that the smallest windows can grow."""
 LEAST_PKTS = 10
@@ -145,7 +146,12 @@ class WindowBound:
     """
 
     def __init__(
-        self, factor: float, flows: int = 1, loss: float | None = None, drains: bool = False, slow: bool = False
+        self,
+        factor: float,
+        flows: int = 1,
+        loss: float | None = None,
+        drains: bool = False,
+        slow_mbps: float | None = None,
     ) -> None:
         """Start with nothing seen.
 
@@ -154,12 +160,12 @@ class WindowBound:
             flows: number of slots.
             loss: share of a round's packets above which their loss tightens the bound, in thousandths; None: never.
             drains: whether a round after such a loss goes without SPARE_PKTS.
-            slow: whether an RTT is the lowest one where the highest rate is below SLOW.
+            slow_mbps: highest rate below which an RTT is the lowest one; None: at no rate.
         """
         self._most = round(factor * 1000)
         self._limit = None if loss is None else round(loss * 1000)
         self._drains = drains
-        self._slow = slow
+        self._slow = None if slow_mbps is None else round(slow_mbps * 1_000_000_000 / PACKET_BITS)
         self._rounds = np.zeros((flows, 4), np.int64)
         self._rounds[:] = -1, 0, 0, self._most
         self._times, self._counts = np.zeros((2, flows, _SLOTS), np.int64)
@@ -191,9 +197,9 @@ class WindowBound:
         peaks = _peaks(t_us, delivered, slots, self._times, self._counts, self._rates, self._ticks)
         factors = self._rounds[slots, _FACTOR]
         rates = np.minimum(peaks * factors // 1000, MAX_RATE)
-        if self._slow:
+        if self._slow is not None:
             min_rtt = samples["min_rtt_us"].astype(np.int64)
-            rates = np.where(peaks < SLOW, rates * np.minimum(min_rtt, srtt) // np.maximum(srtt, 1), rates)
+            rates = np.where(peaks < self._slow, rates * np.minimum(min_rtt, srtt) // np.maximum(srtt, 1), rates)
         if self._drains:
             spare = SPARE_PKTS * 1_000_000_000 // np.maximum(srtt, 1)  # what `bound_of` adds, as a rate
             rates = np.where(factors < 1000, np.maximum(rates - spare, 0), rates)
@@ -217,5 +223,5 @@ def window_bound(control: Control, flows: int) -> WindowBound | None:
     """Return the bounds that a policy's card asks for, for so many flows, or None."""
     if not control.window_bound:
         return None
-    loss, drains, slow = control.window_bound_loss, control.window_bound_drains, control.window_bound_slow
-    return WindowBound(control.window_bound, flows, loss, drains, slow)
+    loss, drains, slow_mbps = control.window_bound_loss, control.window_bound_drains, control.window_bound_slow_mbps
+    return WindowBound(control.window_bound, flows, loss, drains, slow_mbps)

@@ -10,7 +10,7 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
-from sagecc.options import POLICY_FOLDER
+from sagecc.options import MBPS, POLICY_FOLDER
 from sagecc.paths import PATH
 
 
@@ -22,7 +22,13 @@ from sagecc.paths import PATH
     "--loss", type=float, metavar="SHARE", help="Tighten it where more than this share is lost, such as 0.01."
 )
 @click.option("--drains", is_flag=True, help="Where it tightened, let the queue drain on short paths too.")
-@click.option("--slow", is_flag=True, help="Below 1.2 Mbps count with the lowest RTT, so that no long queue builds up.")
+@click.option(
+    "--slow",
+    "slow_mbps",
+    type=MBPS,
+    metavar="RATE",
+    help="Below this rate count with the lowest RTT, so that no long queue builds up: 0.3mbps.",
+)
 @click.option(
     "--recovery-floor",
     type=float,
@@ -35,14 +41,14 @@ def command(
     window_bound: float | None,
     loss: float | None,
     drains: bool,
-    slow: bool,
+    slow_mbps: float | None,
     recovery_floor: float | None,
 ) -> None:
     """Bound a policy's windows by what its path delivers.
 
     \b
     sagecc bound models/mine --out models/mine-bounded --window-bound 2
-    sagecc bound models/mine --out models/careful --window-bound 2 --loss 0.03 --slow --recovery-floor 0.5
+    sagecc bound models/mine --out models/careful --window-bound 2 --loss 0.03 --slow 0.3mbps --recovery-floor 0.5
     sagecc league --policy models/mine --policy models/mine-bounded
 
     Writes POLICY to another folder, its windows bounded by K times what the path delivers in an RTT. The network stays,
@@ -59,7 +65,7 @@ def command(
             window_bound=window_bound,
             window_bound_loss=loss,
             window_bound_drains=drains,
-            window_bound_slow=slow,
+            window_bound_slow_mbps=slow_mbps,
             recovery_floor=recovery_floor,
         )
     except ValueError as error:

@@ -165,7 +165,7 @@ def test_another_policys_card_comes_back(policy: PolicyNetwork, tmp_path: Path) 
     assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
     choices: dict[str, Any] = {"map": artefact.LINEAR_MAP, "period_min_rtts": 0.5, "slow_start": 1.1}
     choices |= {"window_bound": 2, "window_bound_loss": 0.01, "window_bound_drains": True}
-    choices |= {"window_bound_slow": True, "recovery_floor": 0.5}
+    choices |= {"window_bound_slow_mbps": 1.2, "recovery_floor": 0.5}
     control = dataclasses.replace(control, **choices)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     careful = PolicyArtefact.load(tmp_path)
@@ -182,8 +182,8 @@ def test_another_policys_card_comes_back(policy: PolicyNetwork, tmp_path: Path) 
     for floor in (0, 1.1, float("nan")):
         with pytest.raises(ValueError, match=r"in an RTT|numbers"):
             Control(recovery_floor=floor)
-    with pytest.raises(ValueError, match="for slow flows as True where there is none"):
-        Control(window_bound_slow=True)
+    with pytest.raises(ValueError, match=r"slower than 1\.2 Mbps"):
+        Control(window_bound_slow_mbps=1.2)
     bad: tuple[tuple[float | None, float], ...] = ((None, 0.01), (2, 0), (2, 1), (2, float("nan")))
     for bound, loss in bad:
         with pytest.raises(ValueError, match=r"tightens at a loss|numbers"):

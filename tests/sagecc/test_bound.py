@@ -33,8 +33,9 @@ def test_a_policy_under_another_bound(tmp_path: Path) -> None:
     drains = PolicyArtefact.load(tmp_path / "c").control
     assert drains == dataclasses.replace(bounded.control, window_bound_drains=True) != bounded.control
     assert bounded.control != first.control == free.control
-    bound(first.path, "--out", tmp_path / "d", "--window-bound", 2, "--loss", 0.01, "--slow", "--recovery-floor", 0.5)
-    careful = dataclasses.replace(bounded.control, window_bound_slow=True, recovery_floor=0.5)
+    careful_rules = ("--slow", "1.2mbps", "--recovery-floor", 0.5)
+    bound(first.path, "--out", tmp_path / "d", "--window-bound", 2, "--loss", 0.01, *careful_rules)
+    careful = dataclasses.replace(bounded.control, window_bound_slow_mbps=1.2, recovery_floor=0.5)
     assert PolicyArtefact.load(tmp_path / "d").control == careful
     bound(tmp_path / "d", "--out", tmp_path / "e")
     cards = (
@@ -67,7 +68,7 @@ def test_the_same_bytes_each_time(tmp_path: Path) -> None:
         (["--window-bound", "0.5"], "the bound: a window's bound is 1 to 100 times"),
         (["--loss", "0.01"], "the bound: no bound on the window tightens at a loss of 0.01"),
         (["--window-bound", "2", "--drains"], "no bound on the window drains as True where it does not tighten"),
-        (["--slow"], "the bound: no bound on the window is for slow flows as True where there is none"),
+        (["--slow", "1.2"], r"the bound: no bound on the window is for flows slower than 1.2 Mbps"),
         (["--recovery-floor", "1.5"], "the bound: no window is at least 1.5 of what is delivered in an RTT"),
         (["--out", "."], ". exists already: name another folder with --out"),
     ],
