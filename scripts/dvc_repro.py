@@ -23,7 +23,7 @@ STAGES = Path(".dvc/tmp/repro.stages")
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {
-        "start": "explore",
+        "widen": "explore",
         "pool": "pools",
         "kicked-pool": "pools",
         "compile": "pools",

@@ -24,14 +24,18 @@ from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = {"smoke": ("offline-tiny", "labs-tiny"), "small": ("offline", "sagecc-10"), "full": ("offline", "sagecc-10")}
+CONFIGS = {
+    "smoke": ("offline-tiny", "labs-tiny"),
+    "small": ("sagecc-12", "sagecc-10"),
+    "full": ("sagecc-12", "sagecc-10"),
+}
 """The configurations by which each profile learns: from the pool, and in labs."""
 
 KICKED_IN = {"smoke": "smoke", "small": "spread", "full": "full"}
 """The profile that each one's pool of kicked schemes is of."""
 
-STARTS_IN = {"smoke": "datasets/together-smoke.yaml", "small": "together", "full": "together"}
-"""The networks in which each one's flows start together."""
+WIDER_IN = {"smoke": "datasets/smoke", "small": "schemas/sets", "full": "schemas/sets"}
+"""The folder of each one's sets of networks that Sets I and II lack."""
 
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
@@ -156,7 +160,7 @@ def choose_profile(params: Path, profile: str) -> None:
     before = params.read_text()
     after = re.sub(r"(?m)^(profile: )\S+", rf"\g<1>{profile}", before)
     after = re.sub(r"(?m)^(kicked: )\S+", rf"\g<1>{KICKED_IN[profile]}", after)
-    after = re.sub(r"(?m)^(starts: )\S+", rf"\g<1>{STARTS_IN[profile]}", after)
+    after = re.sub(r"(?m)^(wider: )\S+", rf"\g<1>{WIDER_IN[profile]}", after)
     for name, config in zip(("config", "labs"), CONFIGS[profile], strict=True):
         after = re.sub(rf"(?m)^(  {name}: )\S+", rf"\g<1>{config}", after)
     if after != before:

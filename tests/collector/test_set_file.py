@@ -25,7 +25,7 @@ pytestmark = pytest.mark.heavy
 
 EXAMPLES = ROOT / "schemas" / "sets"
 FIELDS = (ROOT / "docs/reference/formats.md").read_text().partition("## Set files")[2].partition("\n## ")[0]
-TO_LEARN_IN = {"training": 1243, "training-wide": 1666, "training-company": 80, "together": 84}
+TO_LEARN_IN = {"training": 1243, "training-wide": 1666, "training-company": 80, "together": 84, "mates": 69}
 TRACES = ROOT.parent / "shared" / "traces"
 GRID = "name: mine\ngrids:\n  - {bandwidth_mbps: [24], rtt_ms: [20], queue_bdp: [1], duration_s: 10"
 ONE = "{links: [{rate_mbps: 12, queue_bdp: 1}], rtt_ms: 20, duration_s: 10"

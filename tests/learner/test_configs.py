@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every shipped configuration on a small pool of 13 schemes and both sets."""
+"""Every shipped configuration on a small pool of 13 schemes and all sets that one names."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from tests.learner.conftest import episode, scores, write_part
 pytestmark = pytest.mark.tensorflow
 
 SCHEMES = tuple(yaml.safe_load((ROOT / "params.yaml").read_text())["schemes"])
-EVERYTHING = {(set_, scheme) for set_ in ("I", "II") for scheme in SCHEMES}
+EVERYTHING = {(set_, scheme) for set_ in ("I", "II") for scheme in SCHEMES} | {("together", "reno"), ("mates", "reno")}
 WINNERS = {("I", "cubic"), ("II", "vegas"), ("II", "reno")}
 
 
@@ -61,14 +60,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pool(place: Path, monkeypatch: pytest.MonkeyPatch) -> CompiledPool:
     monkeypatch.chdir(place)
     return compile_pool(Path("datasets/pool"), Path("cache"))
-
-
-@pytest.fixture
-def eagerly() -> Iterator[None]:
-    """Without graphs, which take seconds to build."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 POOL = [name for name in shipped() if load(name).data]

@@ -96,7 +96,7 @@ def ask_as_the_guide_does(folder: Path) -> None:
 def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     """With few schemes; test_kills_at_any_moment_leave_no_trace has all of them."""
     of_few_schemes(clone)
-    of_schemes = 4 * len(SCHEMES) + 3
+    of_schemes = 4 * len(SCHEMES) + 4
     done = start(clone, "--profile", "smoke")
     output, _ = done.communicate()
     assert done.returncode == 0, output
@@ -237,7 +237,7 @@ def test_choosing_a_profile_changes_five_words(tmp_path: Path) -> None:
     assert [b for _, b in differing] == [
         "profile: smoke",
         "kicked: smoke",
-        "starts: datasets/together-smoke.yaml",
+        "wider: datasets/smoke",
         "  config: offline-tiny",
         "  labs: labs-tiny",
     ]
@@ -246,8 +246,8 @@ def test_choosing_a_profile_changes_five_words(tmp_path: Path) -> None:
         {
             "profile: smoke": "profile: small",
             "kicked: smoke": "kicked: spread",
-            "starts: datasets/together-smoke.yaml": "starts: together",
-            "  config: offline-tiny": "  config: offline",
+            "wider: datasets/smoke": "wider: schemas/sets",
+            "  config: offline-tiny": "  config: sagecc-12",
             "  labs: labs-tiny": "  labs: sagecc-10",
         }.get(line, line)
         for line in after

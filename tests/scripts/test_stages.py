@@ -52,7 +52,7 @@ class Project:
                 "full/pool/a",
                 *kicks,
                 *(f"kicked/raw/set={name}/scheme=wander/part-000.parquet" for name in ("I", "II")),
-                "kicked/raw/set=together/scheme=wander/part-000.parquet",
+                *(f"kicked/raw/set={name}/scheme=wander/part-000.parquet" for name in ("together", "mates")),
                 "kicked/pool/a",
             )
         ]
@@ -157,7 +157,7 @@ def test_a_stage_writes_its_own_lines_of_a_lock_file_as_dvc_does(
     lock.write_text(before)
 
 
-EXPLORING = {"explore@I", "explore@II", "start"}
+EXPLORING = {"explore@I", "explore@II", "widen@together", "widen@mates"}
 STAGES: dict[str, set[str]] = {
     "RAW": {f"{how}@{name}-{scheme}" for how in ("collect", "kick") for name in ("I", "II") for scheme in SCHEMES}
     | EXPLORING,
