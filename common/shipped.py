@@ -21,9 +21,11 @@ INSTALLED = FOLDER.is_dir()
 KERNEL = FOLDER / "sagecc-linux" if INSTALLED else _PACKAGE / "build" / "sagecc-linux"
 """The lab's kernel, unless another is named: in a checkout, where `sagecc kernel` puts the one that it builds."""
 POLICIES = FOLDER / "policies" if INSTALLED else _PACKAGE / "models"
-BEST_POLICY, POOL_POLICY = "sagecc-10", "sagecc-1"
-"""Names of the two that come along: the one that won most, and the one that learned from the pool alone."""
-A_POLICY = f"a policy's folder, or {BEST_POLICY} or {POOL_POLICY}, which come with sagecc"
+SAFEST_POLICY, BEST_POLICY, POOL_POLICY = SHIPPED = ("sagecc-12", "sagecc-10", "sagecc-1")
+"""Names of those that come along: what meets most conditions of `sagecc vet`, of the pool alone; what learned in labs;
+and the first that learned from the pool.
+"""
+A_POLICY = f"a policy's folder, or {SAFEST_POLICY}, {BEST_POLICY} or {POOL_POLICY}, which come with sagecc"
 """What names a policy, for the help of what takes one."""
 SOURCE = FOLDER / "source" / "linux-source-6.12.tar.xz"
 """Upstream source of the kernel, without what collector/kernel adds; only an installation has it."""

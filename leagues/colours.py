@@ -17,7 +17,7 @@ VERMILION, BLUE, GREEN, PINK, ORANGE, SKY, VIOLET, BROWN = PALETTE
 DASHES = ("-", "--", "-.", ":")
 
 _FAMILIES = (
-    ("sagecc-10", "sagecc-1", "sagecc-11", "repro"),
+    ("sagecc-10", "sagecc-1", "sagecc-12", "repro"),
     ("cubic", "bic", "c2tcp", "scalable"),
     ("bbr2", "bbr", "bbr3", "westwood"),
     ("vegas", "nv", "cdg", "yeah"),

@@ -24,7 +24,7 @@ from sagecc.collector.kernel.build import PACKAGE, Kernel, ensure_kernel, source
 from sagecc.collector.kernel.identity import identity_folder, stamp
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
-from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.common.shipped import SHIPPED as POLICIES
 from scripts import kernel_source
 from scripts.base_requirements import setup_cfg
 
@@ -35,7 +35,7 @@ SHIPPED = "sagecc/shipped"
 
 PLACES = {
     "sagecc": "sagecc",
-    **{f"models/{name}": f"{SHIPPED}/policies/{name}" for name in (POOL_POLICY, BEST_POLICY)},
+    **{f"models/{name}": f"{SHIPPED}/policies/{name}" for name in POLICIES},
     **{name: name for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "LICENSES")},
 }
 """What is taken of a checkout, and where it lies in the tree that both are made of; so are the links in sagecc/."""

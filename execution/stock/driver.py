@@ -27,7 +27,6 @@ from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.agent.recovery import RecoveryFloor
 from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.confinement import confine
 from sagecc.execution.stock.messages import Message, Timing
@@ -181,10 +180,8 @@ def rehearse(runtime_name: str) -> None:
         SageccError: there is no such runtime, or its library is missing.
     """
     like = "litert" if runtime_name == "litert-int8" else runtime_name  # no policy that comes along has int8
-    for name in (shipped.BEST_POLICY, shipped.POOL_POLICY):
+    for name in shipped.SHIPPED:
         warm_up(load(str(shipped.POLICIES / name), like, 2), 2)
-    nothing = np.zeros(1, np.int64)
-    RecoveryFloor(1).apply(np.zeros(1, ROW), nothing, nothing, nothing)  # no policy that comes along has one
     Clock().timing()
     libbpf.library()
 

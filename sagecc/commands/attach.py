@@ -120,8 +120,8 @@ def command(
     """Put a policy in charge of sockets of this machine's kernel.
 
     \b
-    sudo sagecc attach --policy sagecc-10
-    sudo sagecc attach --policy sagecc-10 --share 5% --watch
+    sudo sagecc attach --policy sagecc-12
+    sudo sagecc attach --policy sagecc-12 --share 5% --watch
     sudo sagecc attach --load-only --owner $USER
     sudo sagecc detach
 

@@ -24,7 +24,7 @@ def command(pins: Path) -> None:
 
     \b
     sudo sagecc detach
-    sudo sagecc attach --policy sagecc-10
+    sudo sagecc attach --policy sagecc-12
     sudo sagecc detach --pins /sys/fs/bpf/mine
 
     The scheme sagecc_pure. Sockets that use it keep it until they close, and follow Reno's rules. Nothing there is no

@@ -46,8 +46,8 @@ def command(policy: Path, runtime: str, flows: int, user: str | None, program: t
     """Run a program with a policy in charge of its connections.
 
     \b
-    sudo sagecc exec --policy sagecc-10 -- curl -T file https://example.org
-    sudo sagecc exec --policy sagecc-10 --user $USER -- rsync -a data host:
+    sudo sagecc exec --policy sagecc-12 -- curl -T file https://example.org
+    sudo sagecc exec --policy sagecc-12 --user $USER -- rsync -a data host:
     sudo sagecc exec --policy models/mine --flows 16 -- iperf3 -c host
 
     Its TCP connections, and those of all that it starts. It needs root. It loads a

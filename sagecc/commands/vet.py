@@ -56,9 +56,9 @@ def command(
     """Hold a policy against the conditions for being deployed.
 
     \b
-    sagecc vet sagecc-10
+    sagecc vet sagecc-12
     sagecc vet policy:models/mine --beside cubic,bbr --json
-    sagecc vet sagecc-10 --only outage --only late
+    sagecc vet sagecc-12 --only outage --only late
 
     Each condition is measured in several networks of the lab, and the worst of them decides. POLICY is one that comes
     with sagecc by its name, policy:PATH, or any other scheme. The exit status is 1 where a condition is not met.

@@ -194,14 +194,14 @@ def own_policies(folder: Path) -> Iterator[Path]:
     for drains in (False, True):
         bound = replace(least, window_bound=2, window_bound_loss=0.01, window_bound_drains=drains)
         yield save_still_policy(folder / f"bound-{drains}", control=bound)
-    yield save_still_policy(folder / "careful", control=replace(bound, window_bound_slow=True, recovery_floor=0.5))
+    yield save_still_policy(folder / "careful", control=replace(bound, window_bound_slow_mbps=1.2, recovery_floor=0.5))
 
 
 @with_libbpf
 @pytest.mark.parametrize("name", ["exact", "numpy", "litert", "onnx"])
 def test_every_policy_is_driven_by_what_was_there_before(name: str, tmp_path: Path) -> None:
     """Nothing is imported, opened, compiled or started any more, whatever the policy's kind."""
-    shipped_ones = [shipped.POLICIES / known for known in (shipped.BEST_POLICY, shipped.POOL_POLICY)]
+    shipped_ones = [shipped.POLICIES / known for known in shipped.SHIPPED]
     ours = [path for path in sorted(shipped.POLICIES.glob("*-1")) if not path.name.startswith("orca")]
     policies = [*ours, *own_policies(tmp_path)] if name == "exact" else shipped_ones
     if name in ("litert", "onnx"):

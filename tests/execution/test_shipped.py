@@ -12,7 +12,7 @@ import pytest
 
 from sagecc.collector.lab.episode import run_episode
 from sagecc.common.fairness import jain_index
-from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.common.shipped import SHIPPED
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import play_episode, policy_controller
 from sagecc.policy import runtime
@@ -22,10 +22,10 @@ from tests.conftest import ROOT
 from tests.helpers.networks import network
 from tests.helpers.raw_episodes import samples, trajectory
 
-POLICY, LATER = (ROOT / "models" / name for name in (POOL_POLICY, BEST_POLICY))
+SAFEST, LATER, POLICY = (ROOT / "models" / name for name in SHIPPED)
 
 
-@pytest.mark.parametrize("path", [POLICY, LATER], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [POLICY, LATER, SAFEST], ids=lambda path: path.name)
 def test_its_files_are_whole_and_every_runtime_answers_alike(path: Path) -> None:
     policy = PolicyArtefact.load(path)
     random = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def test_it_gives_the_windows_that_it_gave_when_it_was_made() -> None:
     assert digest == "4d8aa72f2bb9e0652a1fd6f95935ada55bb533c0d12674c02c4649a9a6e2942f"
 
 
-@pytest.mark.parametrize("path", [POLICY, LATER], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [POLICY, LATER, SAFEST], ids=lambda path: path.name)
 @pytest.mark.parametrize(("bandwidth_mbps", "rtt_ms"), [(24, 20), (48, 40)])
 def test_it_fills_a_link_and_keeps_its_queue_short(
     kernel: Path, path: Path, bandwidth_mbps: float, rtt_ms: float

@@ -17,7 +17,8 @@ from tests.golden.commands import python, sagecc
 from tests.golden.digests import Made, of_floats, of_table
 
 SCHEMES = "cubic,vegas"
-PLAYER = "sagecc-10"
+PLAYER, CAREFUL = "sagecc-10", "sagecc-12"
+"""Of the latter the slow rule and the floor of `sagecc bound` are part."""
 STEADY = """
 class Steady:
     def __init__(self, random):
@@ -69,10 +70,10 @@ def collected(folder: Path) -> Made:
     return _tables(raw(folder), "**/*.parquet")
 
 
-def played(folder: Path, scheme: str) -> Made:
+def played(folder: Path, scheme: str, bandwidth_mbps: str = "12") -> Made:
     """Return an episode's rows, beside a flow of Cubic."""
     out = folder / "episode.parquet"
-    network = ("--bandwidth", "12", "--rtt", "20", "--duration", "4", "--cross", "cubic")
+    network = ("--bandwidth", bandwidth_mbps, "--rtt", "20", "--duration", "4", "--cross", "cubic")
     sagecc(folder, "run", "--scheme", scheme, *network, "--out", str(out))
     return Made(of_table(out))
 

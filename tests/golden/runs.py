@@ -79,6 +79,8 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
         "labs": Golden("LABS", playing.stepped),
         "grown": Golden("GROWTH", playing.grown),
         "policy": Golden("POLICY", lambda folder: playing.played(folder, f"policy:{playing.PLAYER}")),
+        # At such a rate its bound is that of slow flows.
+        "careful": Golden("POLICY", lambda folder: playing.played(folder, f"policy:{playing.CAREFUL}", "1.5")),
         "own-scheme": Golden("USER_SPACE", playing.own_scheme),
         **{name: _playing(rival.name, name) for rival in RIVALS for name in rival.schemes},
         "league": Golden("LEAGUE", playing.ranked),

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY, SHIPPED
 from sagecc.execution.environments.task import LearningTask
 from sagecc.learner.specification import load
 from sagecc.policy.artefact import PolicyArtefact, policy_sha256
@@ -34,6 +35,13 @@ def test_a_policy_is_of_the_configuration_that_is_named_so(name: str) -> None:
     assert all(np.array_equal(now[name], value) for name, value in trained.items())
 
 
+def test_the_policy_of_a_pool_is_of_its_configuration() -> None:
+    policy, config = PolicyArtefact.load(f"models/{SAFEST_POLICY}"), load(SAFEST_POLICY)
+    assert policy.card["training"] == json.loads(json.dumps(config.record()))
+    assert policy.control == config.control.around(policy.control)
+    assert policy.card["seed"] == 0
+
+
 def test_an_export_that_is_not_there_changes_no_identity(tmp_path: Path) -> None:
     """Else what it played would be played again after `sagecc export`, or after a checkout without the file."""
     whole = shutil.copytree(f"models/{BEST_POLICY}", tmp_path / "whole")
@@ -46,7 +54,7 @@ def test_an_export_that_is_not_there_changes_no_identity(tmp_path: Path) -> None
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("name", [*RIVALS, BEST_POLICY, POOL_POLICY])
+@pytest.mark.parametrize("name", [*RIVALS, *SHIPPED])
 def test_its_weights_are_whole_and_its_exports_can_be_made_again(name: str) -> None:
     """Of rivals the repository has the weights alone: `sagecc export` writes the files that their cards name."""
     from sagecc.policy.export import export

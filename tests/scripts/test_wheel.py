@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 
 from sagecc.collector.kernel.build import Kernel
 from sagecc.common.errors import SageccError
-from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.common.shipped import SHIPPED
 from scripts import kernel_source, try_wheel, wheel
 from tests.conftest import PACKAGES, ROOT, copy_project
 
@@ -94,7 +94,7 @@ def test_a_wheel_has_what_an_installation_needs_and_nothing_else(built: list[tup
     assert {name.split("/")[2] for name in shipped} == {
         *("sagecc-linux", "sagecc-linux.json", "kernel-identity", "policies", "source")
     }
-    assert {f"{wheel.SHIPPED}/policies/{name}/card.json" for name in (POOL_POLICY, BEST_POLICY)} <= shipped
+    assert {f"{wheel.SHIPPED}/policies/{name}/card.json" for name in SHIPPED} <= shipped
     assert {name.partition("/")[0] for name in files} == {"sagecc", made.name.split("-py3")[0] + ".dist-info"}
     assert files[f"{wheel.SHIPPED}/sagecc-linux"].external_attr >> 16 & 0o777 == 0o755
     assert files["sagecc/cli.py"].external_attr >> 16 & 0o777 == 0o644

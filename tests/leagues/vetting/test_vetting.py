@@ -21,7 +21,7 @@ from sagecc.leagues.vetting.conditions import CONDITIONS, Condition, outage_netw
 from sagecc.leagues.vetting.measures import INTERVAL_S, fair_shares, jain_index, lost_percent, recovery_s
 from tests.helpers.networks import network
 
-SHIPPED = f"policy:{shipped.POLICIES / shipped.BEST_POLICY}"
+SAFEST, SHIPPED = (f"policy:{shipped.POLICIES / name}" for name in (shipped.SAFEST_POLICY, shipped.BEST_POLICY))
 FEW = replace(CONDITIONS["outage"], networks=tuple(CONDITIONS["outage"].networks[:3]))
 
 
@@ -76,11 +76,16 @@ def test_a_verdict_in_json_has_no_infinity() -> None:
     assert suite.Verdict(most, {"a": 1.0}, {}).as_json()["value"] == 1.0
 
 
-def test_the_shipped_policy_recovers_and_bears_lost_acks(kernel: Path, tmp_path: Path) -> None:
-    both = [FEW, CONDITIONS["ack-loss"]]
-    found = suite.vet(kernel, [SHIPPED, "cubic"], both, tmp_path, 1, progress=False)
-    assert [(each.condition.name, each.met) for each in found[SHIPPED]] == [("outage", True), ("ack-loss", True)]
-    assert found["cubic"][0].met
+def test_shipped_policies_recover_and_bear_lost_acks(kernel: Path, tmp_path: Path) -> None:
+    both, schemes = [FEW, CONDITIONS["ack-loss"]], [SHIPPED, SAFEST, "cubic"]
+    found = suite.vet(kernel, schemes, both, tmp_path, 1, progress=False)
+    for scheme in schemes:
+        assert [(each.condition.name, each.met) for each in found[scheme]] == [("outage", True), ("ack-loss", True)]
+
+
+def test_the_safest_policy_bears_random_loss(kernel: Path, tmp_path: Path) -> None:
+    found = suite.vet(kernel, [SAFEST, "bbr"], [CONDITIONS["random-loss"]], tmp_path, 1, progress=False)
+    assert found[SAFEST][0].met
 
 
 def test_runs_are_kept_and_heuristics_are_not_late(
