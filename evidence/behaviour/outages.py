@@ -2,7 +2,7 @@
 """How long a flow takes to recover from an outage, with and without the rule of execution/flow/outage.py.
 
 A link of 40 ms sends nothing for a while, one flow, virtual time: the figures depend on the kernel's bytes and the
-policies' files, not on the machine. `models/repro` is what `make repro` trained.
+policies' files, not on the machine.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from tqdm import tqdm
 
 from evidence.machine import KERNEL, save
 from sagecc.cli import errors_in_one_line
+from sagecc.common.shipped import BEST_POLICY, SHIPPED
 from sagecc.execution.flow.outage import Outages
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.vetting.conditions import outage_network
 from sagecc.leagues.vetting.measures import recovery_s
-from sagecc.schemas.schemes import is_driven
+from sagecc.schemas.schemes import POLICY_PREFIX, is_driven
 
-SCHEMES = ("cubic", "policy:models/sagecc-10", "policy:models/sagecc-1", "policy:models/repro")
+SCHEMES = ("cubic", *(f"{POLICY_PREFIX}models/{name}" for name in SHIPPED))
 OUTAGES_S = (1, 5, 10, 30)
 LINKS = ((12, 0.5), (12, 2.5))
 """Rates (Mbps) and queues (BDP)."""
 AFTER_S = 30.0
 SHOWN_S = (0.5, 1, 2, 3, 5, 10, 20)
 """After an outage of SHOWN, when a trajectory is shown (s)."""
-SHOWN = ("policy:models/sagecc-10", 10, (12, 2.5))
+SHOWN = (f"{POLICY_PREFIX}models/{BEST_POLICY}", 10, (12, 2.5))
 INTERVAL_S = 0.1
 
 

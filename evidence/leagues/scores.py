@@ -9,15 +9,15 @@ from evidence.machine import KERNEL, save
 from sagecc.cli import errors_in_one_line
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
+from sagecc.common.shipped import SHIPPED
 from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues.bench import run
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 CONTESTANTS = (
-    *(f"{POLICY_PREFIX}models/{name}" for name in ("sagecc-10", "repro", "sagecc-1")),
+    *(f"{POLICY_PREFIX}models/{name}" for name in SHIPPED),
     *("bbr2", "vegas", "cubic", "htcp"),
 )
-"""`models/repro` is what `make repro` trains, from the pool alone."""
 OUT = Path(".cache/bench")
 
 

@@ -25,7 +25,7 @@ from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.set_file import load_set
 from sagecc.common.limits import usable_cores
-from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.common.shipped import BEST_POLICY, POOL_POLICY, SAFEST_POLICY
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
@@ -33,7 +33,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 
 NAME = "starts"
 NETWORKS = Path(__file__).with_suffix(".yaml")
-RECIPES = ("offline-wander", "offline")
+RECIPES = ("offline-wander", "offline", SAFEST_POLICY)
 CUBIC = "cubic"
 HEURISTICS = ("htcp", "reno", "bbr2")
 CURES, CURED = RUNS.with_name("cures.yaml"), Path("evidence/cures.jsonl")

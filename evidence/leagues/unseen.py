@@ -30,7 +30,7 @@ from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
 from sagecc.common.limits import usable_cores
-from sagecc.common.shipped import BEST_POLICY
+from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from sagecc.leagues.league import gather, lab_runner
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
@@ -38,8 +38,8 @@ from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 CACHE = Path(".cache/bench-unseen")
-RECIPES = ("offline-kicks", "offline-wander", "offline", BEST_POLICY, IN_LABS)
-"""Of a pool alone: kicks, with `wander`, with flows that start together; of the shipped policy; of what wins most."""
+RECIPES = ("offline-kicks", "offline-wander", "offline", SAFEST_POLICY, BEST_POLICY, IN_LABS)
+"""Of a pool alone: kicks, with `wander`, with flows that start together, in all sets; of labs; of what wins most."""
 SEED = 20261127
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""

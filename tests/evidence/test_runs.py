@@ -199,7 +199,7 @@ def test_a_recipes_seeds_are_the_runs_of_its_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "whole"), [("parts.yaml", "offline-wander"), ("cures.yaml", "offline"), ("variants.yaml", "offline")]
+    ("plan", "whole"), [("parts.yaml", "offline-wander"), ("cures.yaml", "offline"), ("variants.yaml", "sagecc-12")]
 )
 def test_each_part_of_the_recipe_is_tried_with_three_seeds(plan: str, whole: str) -> None:
     runs = read_plan(ROOT / RUNS.with_name(plan)).runs

@@ -51,7 +51,7 @@ def test_a_figure_half_made_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_variants_of_the_offline_recipe_stand_below_and_are_counted(tmp_path: Path) -> None:
-    keep_runs(tmp_path / "runs.jsonl", "offline", (0.9, 0.9, 0.9), (0.5, 0.5, 0.5))
+    keep_runs(tmp_path / "runs.jsonl", "sagecc-12", (0.9, 0.9, 0.9), (0.5, 0.5, 0.5))
     keep_runs(tmp_path / "variants.jsonl", "offline-top", (0.7, 0.7, 0.7), (0.3, 0.3, 0.3))
     found = filled(tmp_path)
     assert "| Sage-Top | 3 | 70.0 % [70.0, 70.0] | 30.0 % [30.0, 30.0] |" in found["fig_15"]
