@@ -122,7 +122,8 @@ def distances(folder: Path) -> Made:
     places = [folder / "distance-sample", folder / "distance-index"]
     for place in places:
         _analyse(folder, "distance", place, *about, "--search", place.name.removeprefix("distance-"))
-    return _numbers(places)
+    # Which of neighbours equally far is named differs by processor.
+    return Made(_numbers(places).text, _numbers(places, "distance").numbers)
 
 
 def similarities(folder: Path) -> Made:
@@ -177,6 +178,9 @@ def _tables(place: Path, pattern: str) -> Made:
     return Made("".join(of_table(path) for path in sorted(place.glob(pattern))))
 
 
-def _numbers(places: Sequence[Path]) -> Made:
+def _numbers(places: Sequence[Path], *columns: str) -> Made:
+    """Return the numbers of tables, of some columns where these are named."""
     tables = [pl.read_parquet(path) for place in places for path in sorted(place.glob("*.parquet"))]
-    return of_floats([np.nan_to_num(table.select(cs.numeric()).to_numpy().astype(np.float64)) for table in tables])
+    return of_floats(
+        [np.nan_to_num(table.select(columns or cs.numeric()).to_numpy().astype(np.float64)) for table in tables]
+    )
