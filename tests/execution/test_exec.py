@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from sagecc.common.errors import SEE_DOCTOR
+from sagecc.common.shipped import SHIPPED
 from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.cgroup import PREFIX
 from tests.conftest import ROOT
@@ -121,6 +122,13 @@ with listener.accept()[0] as sock:
 
 def test_a_policy_of_sages_description_drives(tmp_path: Path) -> None:
     done = run(save_sage(tmp_path / "sage", gain=0.05), sys.executable, "-c", TRANSFER)
+    assert (done.returncode, done.stdout) == (0, "3000000\n"), done.stderr
+    assert re.search(r"of \d+ deadlines met, 2 flows at most", done.stderr)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_policies_drive_by_their_names(name: str) -> None:
+    done = run(Path(name), sys.executable, "-c", TRANSFER)
     assert (done.returncode, done.stdout) == (0, "3000000\n"), done.stderr
     assert re.search(r"of \d+ deadlines met, 2 flows at most", done.stderr)
 

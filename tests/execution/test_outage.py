@@ -178,7 +178,7 @@ def test_labs_for_learning_recover_as_a_policy_does(kernel: Path, tmp_path: Path
 
 @pytest.mark.parametrize("queue_packets", [20, 100])
 @pytest.mark.parametrize("down_s", [5, 10])
-@pytest.mark.parametrize("name", [shipped.BEST_POLICY, "sagecc-1"])
+@pytest.mark.parametrize("name", shipped.SHIPPED)
 def test_a_policy_recovers_within_3_s(name: str, down_s: float, queue_packets: int, kernel: Path) -> None:
     rows = play_episode(kernel, outage_network(down_s, queue_packets), f"policy:{shipped.POLICIES / name}").rows
     received = rows["received_bytes"].to_numpy()[100 * (round(DOWN_S + down_s) + 3) :]

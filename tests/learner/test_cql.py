@@ -89,7 +89,10 @@ def test_a_thinner_term_is_that_of_some_windows_and_no_kick_has_one() -> None:
 
 
 @pytest.mark.graph
-@pytest.mark.parametrize("config", [varied(CONFIG, alpha=5.0, window=4, n_step=2), varied(GRU, alpha=5.0)])
+@pytest.mark.parametrize(
+    "config",
+    [varied(CONFIG, alpha=5.0, window=4, n_step=2), pytest.param(varied(GRU, alpha=5.0), marks=pytest.mark.slow)],
+)
 def test_what_the_pool_does_not_show_becomes_worse(config: RunSpecification) -> None:
     """Of a pool whose actions are all near 0.5: without the term critics hardly tell, with it the others fall."""
     data = batch_of(config)

@@ -26,7 +26,7 @@ from tests.conftest import ROOT
 from tests.helpers.specifications import SMALLEST, spec
 from tests.learner.conftest import PoolMaker
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 CONFIG = spec(SMALLEST, batch=8, window=6, steps=60, atoms=11)
 SIZES = NetworkSizes(1, 4, 0, 0, 1, 0.01)

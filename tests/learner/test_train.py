@@ -24,7 +24,7 @@ from tests.helpers.processes import at_terminal, sigint
 from tests.helpers.training import CONFIG, command, curve
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations, write_pool
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eagerly")]
 
 
 def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
