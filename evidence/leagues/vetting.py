@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `sagecc vet` says of heuristics, policies and all seeds of the safest one: every condition's worst network.
+"""What `sagecc vet` says of heuristics, policies and the seeds of two recipes: every condition's worst network.
 
 Virtual time: all but the CPU time depend on the kernel's bytes and the policies' files alone. CAREFUL is
 BEST_POLICY under other rules of `sagecc bound`.
@@ -33,6 +33,8 @@ SCHEMES = {
     CAREFUL: f"policy:{RUNS / 'careful'}",
 }
 """By the name on the page. The references first: their runs are shared."""
+RECIPES = (SAFEST_POLICY, "offline")
+"""Whose seeds are held against the conditions: what ships, and what wins most of a pool alone."""
 
 
 def _row(verdict: Verdict, name: str) -> dict[str, Any]:
@@ -58,8 +60,10 @@ def main() -> None:
         rows += [_row(each, name) for each in _vetted(scheme)]
         minutes[name] = CpuTime.now().since(start) / 60
     plan = read_plan(TRAININGS)
-    trained = policies_of(plan, plan.of_configuration(SAFEST_POLICY), KERNEL)
-    seeds = [_row(each, name) for name, folder in trained.items() for each in _vetted(f"{POLICY_PREFIX}{folder}")]
+    seeds = []
+    for recipe in RECIPES:
+        for name, folder in policies_of(plan, plan.of_configuration(recipe), KERNEL).items():
+            seeds += [_row(each, name) | {"recipe": recipe} for each in _vetted(f"{POLICY_PREFIX}{folder}")]
     about = [
         {
             "name": each.name,
