@@ -31,13 +31,12 @@ from sagecc.execution.flow.intervals import times_us
 from sagecc.execution.flow.window import with_windows
 from sagecc.policy.artefact import Control
 from sagecc.pool.features import step32
+from sagecc.schemas.environment import BYTES_S_PER_MBPS, MTU_BYTES
 
 RATE_TICKS = 10
 """A delivery rate is taken over 100 ms; over less while a flow is younger."""
 PEAK_TICKS = 200
 """The highest rate is that of 2 s."""
-PACKET_BITS = 12_000
-"""Of 1,500 bytes: by these a rate in Mbps is one in packets per second."""
 SPARE_PKTS = 3
 """Packets above k * B, so that the smallest windows can grow."""
 LEAST_PKTS = 10
@@ -165,7 +164,7 @@ class WindowBound:
         self._most = round(factor * 1000)
         self._limit = None if loss is None else round(loss * 1000)
         self._drains = drains
-        self._slow = None if slow_mbps is None else round(slow_mbps * 1_000_000_000 / PACKET_BITS)
+        self._slow = None if slow_mbps is None else round(slow_mbps * BYTES_S_PER_MBPS / MTU_BYTES * 1000)
         self._rounds = np.zeros((flows, 4), np.int64)
         self._rounds[:] = -1, 0, 0, self._most
         self._times, self._counts = np.zeros((2, flows, _SLOTS), np.int64)

@@ -68,7 +68,7 @@ def test_the_same_bytes_each_time(tmp_path: Path) -> None:
         (["--window-bound", "0.5"], "the bound: a window's bound is 1 to 100 times"),
         (["--loss", "0.01"], "the bound: no bound on the window tightens at a loss of 0.01"),
         (["--window-bound", "2", "--drains"], "no bound on the window drains as True where it does not tighten"),
-        (["--slow", "1.2"], r"the bound: no bound on the window is for flows slower than 1.2 Mbps"),
+        (["--slow", "1.2"], "the bound: no bound on the window is for flows slower than 1.2 Mbps"),
         (["--recovery-floor", "1.5"], "the bound: no window is at least 1.5 of what is delivered in an RTT"),
         (["--out", "."], ". exists already: name another folder with --out"),
     ],
