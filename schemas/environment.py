@@ -50,6 +50,8 @@ MAX_DURATION_S = 86_400
 MAX_QUEUE = 2**40
 MAX_BURST = 2**30
 MIN_QUANTUM, MAX_QUANTUM = 100, 2**20
+MIN_WINDOW_BYTES, MAX_WINDOW_BYTES = 2 * MTU_BYTES, 2**29
+"""Of what a receiver announces: Linux keeps a window for two packets, the lab's receivers have room for the most."""
 MAX_STEPS = 100_000
 """Bounds that keep every number finite, and above 0 in the guest's units of bits/s and ns."""
 
@@ -206,6 +208,9 @@ class Link:
     quantum_bytes: int | None = None
     """Quantum of FQ-CoDel (IP bytes); None for QUANTUM_BYTES."""
 
+    ack_filter: bool = False
+    """Whether an ACK that enters the queue takes an older one of its connection out (RFC 3449 section 5.2.2)."""
+
     def __post_init__(self) -> None:
         rates, delays = self.rates, self.delays
         _require(not rates or rates[0].t_s == 0, "the rate schedule must start at 0 s")
@@ -275,6 +280,9 @@ class Link:
         _require(
             self.mark_packets is None or (self.limited and 1 <= self.mark_packets <= MAX_QUEUE),
             "mark_packets must be at least 1 and at most 2^40, on a link with a rate or a trace",
+        )
+        _require(
+            not self.ack_filter or self.limited, "ack_filter needs a link with a rate or a trace: else no ACK waits"
         )
         _require(
             self.quantum_bytes is None or self.discipline == "fq-codel",
@@ -350,6 +358,12 @@ class Flow:
     ecn: bool = False
     """Whether it negotiates ECN."""
 
+    receive_window_bytes: int | None = None
+    """Most payload that its receiver lets be in flight (bytes); None for a window that never binds."""
+
+    pauses_s: tuple[tuple[float, float], ...] = ()
+    """From when until when its application has nothing to send (s)."""
+
 
 @dataclass(frozen=True)
 class CrossFlow:
@@ -414,12 +428,26 @@ class Environment:
             flow.size_bytes is None or 1 <= flow.size_bytes <= MAX_QUEUE,
             f"{name}: size_bytes must be at least 1 and at most 2^40",
         )
+        _require(
+            flow.receive_window_bytes is None or MIN_WINDOW_BYTES <= flow.receive_window_bytes <= MAX_WINDOW_BYTES,
+            f"{name}: receive_window_bytes must be at least {MIN_WINDOW_BYTES} and at most 2^29",
+        )
+        self._check_application(name, flow)
         path = self.path(flow)
         _require(0 <= path.start < path.stop <= len(self.links), f"{name} crosses links that are not there")
         _require(
             any(self.links[index].limited for index in path),
             f"{name} must cross a link with a rate or a trace: nothing else would hold it back",
         )
+
+    def _check_application(self, name: str, flow: Flow) -> None:
+        moments_s = [moment_s for pause in flow.pauses_s for moment_s in pause]
+        _require(all(a < b for a, b in pairwise(moments_s)), f"{name}: pauses_s must increase in time")
+        _require(
+            all(0 <= moment_s <= self.duration_s for moment_s in moments_s),
+            f"{name}: pauses_s must lie within the episode",
+        )
+        _require(len(flow.pauses_s) <= MAX_STEPS, f"{name}: pauses_s has at most {MAX_STEPS} pauses")
 
     @property
     def all_flows(self) -> tuple[Flow, ...]:
@@ -661,4 +689,5 @@ def _cross(raw: dict[str, Any]) -> CrossFlow:
 def _flow(raw: dict[str, Any]) -> Flow:
     rest = dict(raw)
     links = rest.pop("links", None)
-    return Flow(links=tuple(links) if links else None, **rest)
+    pauses_s = tuple((float(a), float(b)) for a, b in rest.pop("pauses_s", ()))
+    return Flow(links=tuple(links) if links else None, pauses_s=pauses_s, **rest)

@@ -135,6 +135,7 @@ class LinkPart(Part):
         default=None, description="a packet of a flow with ecn that finds more in the queue is marked"
     )
     quantum_bytes: Integer | None = Field(default=None, description="quantum of fq-codel (IP bytes)")
+    ack_filter: Flag = Field(default=False, description="whether an ACK that comes takes the place of an older one")
 
 
 class FlowPart(Part):
@@ -150,10 +151,16 @@ class FlowPart(Part):
         default=None, description="payload to transfer (bytes); it ends when all is acknowledged"
     )
     ecn: Flag = Field(default=False, description="whether it negotiates ECN")
+    receive_window_bytes: Integer | None = Field(
+        default=None, description="most payload that its receiver lets be in flight (bytes)"
+    )
+    pauses_s: tuple[tuple[Number, Number], ...] = Field(
+        default=(), description="from when until when its application has nothing to send (s)"
+    )
 
     def build(self) -> Flow:
         """Return the Flow."""
-        return Flow(**self.given("start_s", "stop_s", "extra_rtt_ms", "links", "size_bytes", "ecn"))
+        return Flow(**self.given(*FlowPart.model_fields))
 
 
 class CrossPart(FlowPart):
@@ -321,6 +328,7 @@ _SHARED_FIELDS = (
     "ecn",
     "mark_packets",
     "quantum_bytes",
+    "ack_filter",
 )
 """Fields that LinkPart and Link have in common."""
 

@@ -7,8 +7,8 @@ here are the host's. The first record in either direction carries MAGIC and VERS
 Host to guest: one SPEC, then its arrays in this order: CABLE x cables, LINK x 2 per cable
 (towards node b, towards node a), RATE x rates, DELAY x delays, OPPORTUNITY x opportunities,
 ROUTE x routes, FLOW x flows, KICK x kicks (by time), where the specification is extended an EXTENSION with its
-EXTRA x extras and TRANSFER x transfers, LOSS to the end (by link and time). In lockstep, one ACTION per controlled
-flow after each tick.
+EXTRA x extras and TRANSFER x transfers and an APPLICATION with its WINDOW x windows and PAUSE x pauses, LOSS to the end
+(by link and time). In lockstep, one ACTION per controlled flow after each tick.
 Guest to host: HELLO, then for every record a RECORD header (kind, bytes that follow).
 """
 
@@ -22,11 +22,11 @@ MAGIC = 0x31434347_53  # "SGCC1" read as a little-endian number
 VERSION = 2
 """Of specifications; their hashes stand in raw data."""
 
-HELLO_VERSION = 4
+HELLO_VERSION = 5
 """Of what a guest understands and sends."""
 
 PLAIN_HELLO_VERSION = 3
-"""Of the oldest guest that understands a specification without an EXTENSION."""
+"""Of the oldest guest that understands a specification without an EXTENSION and an APPLICATION."""
 
 NO_LIMIT = 2**64 - 1
 """Value of an unlimited rate, queue or pacing rate."""
@@ -45,6 +45,9 @@ KICK_ONE = FACTOR_ONE
 
 LOSS_ONE = 2**32
 """Unit of a link's loss probability: this value is probability 1."""
+
+HAS_EXTENSION, HAS_APPLICATION = 1, 2
+"""Bits of what a specification is extended by."""
 
 DISCIPLINES = ("tail-drop", "head-drop", "codel", "pie", "bode", "fq-codel")
 """Queue disciplines in the order of their numbers (schemas.environment.Discipline)."""
@@ -67,7 +70,7 @@ SPEC_FIELDS: Fields = (
     ("routes", "u32"),
     ("flows", "u32"),
     ("packet_delays", "u8"),  # 1: stream the delay of every data packet
-    ("extended", "u8"),  # 1: an EXTENSION follows the kicks
+    ("extended", "u8"),  # HAS_EXTENSION and HAS_APPLICATION, of what follows the kicks
     ("kicks", "u16"),
 )
 CABLE_FIELDS: Fields = (("node_a", "u32"), ("node_b", "u32"))
@@ -97,13 +100,17 @@ LOSS_FIELDS: Fields = (("t_ns", "u64"), ("link", "u32"), ("loss", "u32"))  # a l
 EXTENSION_FIELDS: Fields = (("extras", "u32"), ("transfers", "u32"))
 EXTRA_FIELDS: Fields = (  # more of a link, for those few that need it
     ("link", "u32"),
-    ("ecn", "u32"),  # 1: CoDel marks ECN-capable packets instead of dropping them
+    ("ecn", "u16"),  # 1: CoDel marks ECN-capable packets instead of dropping them
+    ("ack_filter", "u16"),  # 1: an ACK that comes takes the place of an older one of its connection
     ("mark_packets", "u64"),  # an ECN-capable packet that finds more is marked
     ("policer_bits_per_s", "u64"),  # 0: no policer
     ("policer_burst_bytes", "u64"),
     ("quantum_bytes", "u64"),  # of FQ-CoDel
 )
 TRANSFER_FIELDS: Fields = (("flow", "u32"), ("pad", "u32"), ("bytes", "u64"))  # all that a flow has to send
+APPLICATION_FIELDS: Fields = (("windows", "u32"), ("pauses", "u32"))
+WINDOW_FIELDS: Fields = (("flow", "u32"), ("bytes", "u32"))  # the most that its receiver announces
+PAUSE_FIELDS: Fields = (("flow", "u32"), ("pad", "u32"), ("from_ns", "u64"), ("until_ns", "u64"))  # nothing to send
 KICK_FIELDS: Fields = (("t_ns", "u64"), ("flow", "u32"), ("factor", "u32"))  # in units of 1 / KICK_ONE
 ROUTE_FIELDS: Fields = (("node", "u32"), ("destination", "u32"), ("cable", "u32"), ("pad", "u32"))
 FLOW_FIELDS: Fields = (
@@ -177,6 +184,9 @@ _STRUCTS: dict[str, Fields] = {
     "extension": EXTENSION_FIELDS,
     "extra": EXTRA_FIELDS,
     "transfer": TRANSFER_FIELDS,
+    "application": APPLICATION_FIELDS,
+    "window": WINDOW_FIELDS,
+    "pause": PAUSE_FIELDS,
     "route": ROUTE_FIELDS,
     "flow": FLOW_FIELDS,
     "hello": HELLO_FIELDS,
@@ -205,6 +215,9 @@ KICK = _dtype(KICK_FIELDS)
 EXTENSION = _dtype(EXTENSION_FIELDS)
 EXTRA = _dtype(EXTRA_FIELDS)
 TRANSFER = _dtype(TRANSFER_FIELDS)
+APPLICATION = _dtype(APPLICATION_FIELDS)
+WINDOW = _dtype(WINDOW_FIELDS)
+PAUSE = _dtype(PAUSE_FIELDS)
 ROUTE = _dtype(ROUTE_FIELDS)
 FLOW = _dtype(FLOW_FIELDS)
 HELLO = _dtype(HELLO_FIELDS)
@@ -232,6 +245,8 @@ def c_header() -> str:
         f"#define WIRE_DELAY_UNIT_NS {DELAY_UNIT_NS}",
         f"#define WIRE_OPPORTUNITY_BYTES {OPPORTUNITY_BYTES}",
         f"#define WIRE_KICK_ONE {KICK_ONE}",
+        f"#define WIRE_HAS_EXTENSION {HAS_EXTENSION}",
+        f"#define WIRE_HAS_APPLICATION {HAS_APPLICATION}",
     ]
     names = (name.upper().replace("-", "_") for name in DISCIPLINES)
     lines.append(f"enum wire_discipline {{ {', '.join(f'WIRE_{name}' for name in names)} }};")

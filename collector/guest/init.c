@@ -37,7 +37,8 @@ enum {
 	UNSENT_BYTES = 8 << 20, /* waits in a socket beyond its window: enough that no flow ever runs dry */
 	UNSENT_FLOWS = 64, /* so many may have as much; more of them share it */
 	RECEIVE_WAKE_BYTES = 256 << 10, /* few wake-ups: each costs a trip through the host */
-	RECEIVE_WINDOW_BYTES = 512 << 20, /* the window must never be what limits a flow */
+	RECEIVE_WINDOW_BYTES = 512 << 20, /* the window must never be what limits a flow, unless it is asked for */
+	PAUSING_UNSENT_BYTES = 128 << 10, /* waits where an application pauses, so that a pause is one */
 	NETLINK_BYTES = 1 << 10,
 	STOP_AFTER_NS = 1000, /* so that the sample of the same moment comes first */
 };
@@ -47,10 +48,15 @@ struct flow {
 	int sender;
 	int receiver;
 	int running;
+	int silent; /* whether its application has nothing to send now */
+	int turns; /* timer of when that changes */
+	const struct wire_pause *pause; /* of its application, the present or next one; NULL: it has none */
+	const struct wire_pause *pauses_end;
+	__u32 window_bytes; /* the most that its receiver announces; 0: no limit */
 	__u64 left_bytes; /* not yet given to its socket */
 };
 
-enum event { EVENT_LISTENER, EVENT_SENDER, EVENT_RECEIVER, EVENT_START, EVENT_STOP };
+enum event { EVENT_LISTENER, EVENT_SENDER, EVENT_RECEIVER, EVENT_START, EVENT_STOP, EVENT_TURN };
 
 static int lab;
 
@@ -347,12 +353,20 @@ static int unsent_bytes(__u32 flows)
 	return flows <= UNSENT_FLOWS ? UNSENT_BYTES : UNSENT_BYTES / flows * UNSENT_FLOWS;
 }
 
-static int make_listener(const struct wire_flow *spec, __u32 id, const int *nodes)
+/* The kernel forgets a listener's clamp with the first data of a connection, so its receiver sets it again. */
+static void limit_window(int fd, __u32 bytes)
+{
+	if (bytes)
+		option(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, bytes, "TCP_WINDOW_CLAMP");
+}
+
+static int make_listener(const struct wire_flow *spec, __u32 id, __u32 window_bytes, const int *nodes)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(WIRE_FIRST_PORT + id) };
 	int fd = new_socket(nodes[spec->destination]);
 
 	option(fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_WINDOW_BYTES, "SO_RCVBUFFORCE");
+	limit_window(fd, window_bytes);
 	if (spec->ecn)
 		set_scheme(fd, spec); /* DCTCP has a receiver's part */
 	must(bind(fd, (struct sockaddr *)&to, sizeof(to)), "bind");
@@ -361,17 +375,18 @@ static int make_listener(const struct wire_flow *spec, __u32 id, const int *node
 	return fd;
 }
 
-static int start_sender(const struct lab_layout *e, __u32 id, const int *nodes)
+static int start_sender(const struct lab_layout *e, __u32 id, const struct flow *flow, const int *nodes)
 {
 	const struct wire_flow *spec = &e->flows[id];
 	struct sockaddr_in to = { .sin_family = AF_INET,
 				  .sin_port = htons(WIRE_FIRST_PORT + id),
 				  .sin_addr = address(spec->destination) };
+	int unsent = flow->pause ? PAUSING_UNSENT_BYTES : unsent_bytes(e->head->flows);
 	int fd = new_socket(nodes[spec->source]);
 
 	set_scheme(fd, spec);
 	option(fd, SOL_SOCKET, SO_SNDBUFFORCE, spec->sndbuf_bytes / 2, "SO_SNDBUFFORCE");
-	option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, unsent_bytes(e->head->flows), "TCP_NOTSENT_LOWAT");
+	option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, unsent, "TCP_NOTSENT_LOWAT");
 	if (spec->ecn)
 		write_file("/proc/sys/net/ipv4/tcp_ecn", "1"); /* connect() reads it */
 	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno != EINPROGRESS)
@@ -414,6 +429,8 @@ static void go_on(struct flow *flow, __u32 id, int payload)
 	socklen_t bytes = sizeof(info);
 
 	if (flow->left_bytes) {
+		if (flow->silent)
+			return;
 		send_more(flow, payload);
 		if (flow->left_bytes)
 			return;
@@ -427,12 +444,14 @@ static void go_on(struct flow *flow, __u32 id, int payload)
 	flow->sender = -1; /* its socket stays, for its last sample */
 }
 
-static void receive_more(int fd)
+static void receive_more(const struct flow *flow)
 {
+	int fd = flow->receiver;
 	ssize_t got = recv(fd, NULL, 1 << 30, MSG_TRUNC);
 
 	if (got < 0 && errno != EAGAIN && errno != ECONNRESET)
 		fail("receiving: %s", strerror(errno));
+	limit_window(fd, flow->window_bytes);
 	if (!got)
 		option(fd, IPPROTO_TCP, TCP_QUICKACK, 1, "TCP_QUICKACK"); /* the end is acknowledged at once */
 	if (!got || (got < 0 && errno == ECONNRESET))
@@ -448,6 +467,37 @@ static void set_timer(__u64 at_ns, enum event event, __u32 flow)
 	watch(fd, EPOLLIN | EPOLLONESHOT, event, flow);
 }
 
+/* Wait for the application's next change, if there is one. */
+static void await_turn(const struct flow *flow, __u64 epoch_ns)
+{
+	__u64 at_ns = flow->silent ? flow->pause->until_ns : flow->pause->from_ns;
+	struct itimerspec when = { .it_value = { (epoch_ns + at_ns) / 1000000000, (epoch_ns + at_ns) % 1000000000 } };
+
+	must(timerfd_settime(flow->turns, TFD_TIMER_ABSTIME, &when, NULL), "timerfd");
+}
+
+static void turn(struct flow *flow, __u64 epoch_ns)
+{
+	flow->pause += flow->silent;
+	flow->silent = !flow->silent;
+	if (flow->pause < flow->pauses_end)
+		await_turn(flow, epoch_ns);
+	else
+		epoll_ctl(poller, EPOLL_CTL_DEL, flow->turns, NULL);
+}
+
+/* A flow's pauses lie together, by time. */
+static void find_pauses(const struct lab_layout *e, struct flow *flows)
+{
+	for (__u32 i = 0; e->application && i < e->application->pauses; i++) {
+		struct flow *flow = &flows[e->pauses[i].flow];
+
+		if (!flow->pause)
+			flow->pause = &e->pauses[i];
+		flow->pauses_end = &e->pauses[i] + 1;
+	}
+}
+
 static void run(const struct lab_layout *e, const int *nodes)
 {
 	__u64 epoch_ns;
@@ -458,8 +508,11 @@ static void run(const struct lab_layout *e, const int *nodes)
 		fail("no memory for the flows");
 	must(ftruncate(payload, PAYLOAD_BYTES), "ftruncate");
 	poller = must(epoll_create1(0), "epoll");
+	for (__u32 i = 0; e->application && i < e->application->windows; i++)
+		flows[e->windows[i].flow].window_bytes = e->windows[i].bytes;
+	find_pauses(e, flows);
 	for (__u32 i = 0; i < e->head->flows; i++) {
-		flows[i].listener = make_listener(&e->flows[i], i, nodes);
+		flows[i].listener = make_listener(&e->flows[i], i, flows[i].window_bytes, nodes);
 		flows[i].left_bytes = WIRE_NO_LIMIT;
 	}
 	for (__u32 i = 0; e->extension && i < e->extension->transfers; i++)
@@ -467,11 +520,16 @@ static void run(const struct lab_layout *e, const int *nodes)
 	must(ioctl(lab, LAB_START, &epoch_ns), "starting the episode");
 	for (__u32 i = 0; i < e->head->flows; i++) {
 		if (!e->flows[i].start_ns)
-			flows[i].sender = start_sender(e, i, nodes);
+			flows[i].sender = start_sender(e, i, &flows[i], nodes);
 		else
 			set_timer(epoch_ns + e->flows[i].start_ns, EVENT_START, i);
 		if (e->flows[i].stop_ns < e->head->duration_ns)
 			set_timer(epoch_ns + e->flows[i].stop_ns + STOP_AFTER_NS, EVENT_STOP, i);
+		if (flows[i].pause) {
+			flows[i].turns = must(timerfd_create(CLOCK_MONOTONIC, 0), "timerfd");
+			await_turn(&flows[i], epoch_ns);
+			watch(flows[i].turns, EPOLLIN, EVENT_TURN, i);
+		}
 	}
 	for (;;) {
 		struct epoll_event events[64];
@@ -483,7 +541,7 @@ static void run(const struct lab_layout *e, const int *nodes)
 
 			switch ((enum event)(events[k].data.u64 >> 32)) {
 			case EVENT_START:
-				flow->sender = start_sender(e, id, nodes);
+				flow->sender = start_sender(e, id, flow, nodes);
 				break;
 			case EVENT_STOP:
 				if (flow->sender < 0)
@@ -491,14 +549,21 @@ static void run(const struct lab_layout *e, const int *nodes)
 				stop_sender(flow->sender);
 				flow->sender = -1;
 				break;
+			case EVENT_TURN:
+				turn(flow, epoch_ns);
+				if (flow->running && flow->sender >= 0)
+					go_on(flow, id, payload);
+				break;
 			case EVENT_LISTENER:
 				flow->receiver = must(accept4(flow->listener, NULL, NULL, SOCK_NONBLOCK), "accept");
-				option(flow->receiver, SOL_SOCKET, SO_RCVLOWAT, RECEIVE_WAKE_BYTES, "SO_RCVLOWAT");
+				if (!flow->window_bytes) /* else it reads at once */
+					option(flow->receiver, SOL_SOCKET, SO_RCVLOWAT, RECEIVE_WAKE_BYTES,
+					       "SO_RCVLOWAT");
 				register_socket(id, flow->receiver, 1);
 				watch(flow->receiver, EPOLLIN, EVENT_RECEIVER, id);
 				break;
 			case EVENT_RECEIVER:
-				receive_more(flow->receiver);
+				receive_more(flow);
 				break;
 			case EVENT_SENDER:
 				if (flow->sender < 0)

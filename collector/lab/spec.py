@@ -196,7 +196,7 @@ def episode_spec(
     flow_records["bottleneck"] = [environment.narrowest(flow) for flow in flows]
     flow_records["sampled"] = 1
     flow_records["ecn"] = [flow.ecn for flow in flows]
-    extension = _extension(cables, flows)
+    extension, application = _extension(cables, flows), _application(flows)
 
     header = np.zeros(1, wire.SPEC)
     header["magic"], header["version"] = wire.MAGIC, wire.VERSION
@@ -204,11 +204,12 @@ def episode_spec(
     header["nodes"], header["cables"] = 1 + max(max(c.node_a, c.node_b) for c in cables), len(cables)
     header["rates"], header["delays"], header["opportunities"] = len(rates), len(delays), len(opportunities)
     header["routes"], header["flows"], header["packet_delays"] = len(routes), len(flow_records), packet_delays
-    header["kicks"], header["extended"] = len(kicks), bool(extension)
+    header["kicks"], header["extended"] = len(kicks), bool(extension) * wire.HAS_EXTENSION
+    header["extended"] |= bool(application) * wire.HAS_APPLICATION
     body = b"".join(
         part.tobytes() for part in (cable_records, links, rates, delays, opportunities, routes, flow_records, kicks)
     )
-    body += extension + losses.tobytes()
+    body += extension + application + losses.tobytes()
     header["bytes"] = header.nbytes + len(body)
     return EpisodeSpec(
         name=name,
@@ -323,13 +324,14 @@ def _extension(cables: list[_Cable], flows: tuple[Flow, ...]) -> bytes:
         (
             index,
             link.ecn,
+            link.ack_filter,
             wire.NO_LIMIT if link.mark_packets is None else link.mark_packets,
             round(link.policer.rate_mbps * 1e6) if link.policer else 0,
             link.policer.burst_bytes if link.policer else 0,
             link.quantum_bytes or QUANTUM_BYTES,
         )
         for index, link in enumerate(link for cable in cables for link in (cable.towards_b, cable.towards_a))
-        if link.policer or link.marks or link.discipline == "fq-codel"
+        if link.policer or link.marks or link.ack_filter or link.discipline == "fq-codel"
     ]
     transfers = [(number, 0, flow.size_bytes) for number, flow in enumerate(flows) if flow.size_bytes is not None]
     if not extras and not transfers:
@@ -338,6 +340,20 @@ def _extension(cables: list[_Cable], flows: tuple[Flow, ...]) -> bytes:
     return b"".join(
         part.tobytes() for part in (counts, np.array(extras, wire.EXTRA), np.array(transfers, wire.TRANSFER))
     )
+
+
+def _application(flows: tuple[Flow, ...]) -> bytes:
+    """Return APPLICATION with its WINDOW and PAUSE; nothing where no application and no receiver holds a flow back."""
+    windows = [
+        (number, flow.receive_window_bytes)
+        for number, flow in enumerate(flows)
+        if flow.receive_window_bytes is not None
+    ]
+    pauses = [(number, 0, _ns(a), _ns(b)) for number, flow in enumerate(flows) for a, b in flow.pauses_s]
+    if not windows and not pauses:
+        return b""
+    counts = np.array([(len(windows), len(pauses))], wire.APPLICATION)
+    return b"".join(part.tobytes() for part in (counts, np.array(windows, wire.WINDOW), np.array(pauses, wire.PAUSE)))
 
 
 def _kicks(kicks: tuple[Kick, ...]) -> npt.NDArray[np.void]:

@@ -209,6 +209,10 @@ def check_supported(environment: Environment, backend: str, link_fields: tuple[s
             raise SageccError(f"{backend} gives all flows one RTT (extra_rtt_ms must be 0): use the lab")
         if flow.size_bytes is not None:
             raise SageccError(f"{backend} runs no finite transfers (size_bytes): use the lab")
+        if flow.receive_window_bytes is not None or flow.pauses_s:
+            raise SageccError(
+                f"{backend} limits no receiver or application (receive_window_bytes, pauses_s): use the lab"
+            )
         if flow.ecn:
             raise SageccError(f"{backend} negotiates no ECN (ecn): use the lab")
     directions = ((environment.links[0], (*link_fields, "delay_ms")), (environment.return_links[0], ("delay_ms",)))

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conditions: networks, what is measured in each, and the limit that the worst of them must keep.
-
-The lab cannot express these, so that no condition is about them: thinned acknowledgements, a receiver's window that
-binds, an application that pauses.
-"""
+"""The conditions: networks, what is measured in each, and the limit that the worst of them must keep."""
 
 from __future__ import annotations
 
@@ -21,7 +17,17 @@ from sagecc.leagues.vetting.measures import (
     lost_percent,
     recovery_s,
 )
-from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
+from sagecc.schemas.environment import (
+    MTU_BYTES,
+    CrossFlow,
+    Environment,
+    Flow,
+    Link,
+    RateStep,
+    bdp_bytes,
+    dumbbell,
+    queue_bytes,
+)
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.schemes import is_driven
 
@@ -34,6 +40,10 @@ RATES_MBPS = (12, 48, 192)
 QUEUES_BDP = (0.5, 1, 4)
 SETTLED_S = 10.0
 """From when on a run is scored."""
+ACK_BYTES = 52
+"""Of an ACK that carries a timestamp, on the link."""
+ACKS_QUEUE_PKTS = 100
+"""Of a way back that cannot carry all ACKs."""
 LEAST_QUEUE_PKTS = 10
 """Of slow links, whose BDP is below a packet."""
 
@@ -142,6 +152,31 @@ def _disturbed(label: str, mbps: float, link: Mapping[str, object], back: Mappin
     return VettedNetwork(f"{label}, {mbps:g} Mbps", changed, undisturbed=plain)
 
 
+def _thinned(mbps: float, acks: int) -> VettedNetwork:
+    """Return a way back that carries one of so many ACKs, where a receiver sends one for two packets."""
+    back = {
+        "rates": (RateStep(0, mbps * ACK_BYTES / (2 * MTU_BYTES) / acks),),
+        "queue_packets": ACKS_QUEUE_PKTS,
+        "ack_filter": True,
+    }
+    return _disturbed(f"1 of {acks}", mbps, {}, back)
+
+
+def _flow(label: str, mbps: float, flow: Flow) -> VettedNetwork:
+    return VettedNetwork(f"{label}, {mbps:g} Mbps", replace(_network(mbps), flow=flow))
+
+
+def _small_window(mbps: float) -> VettedNetwork:
+    return _flow("half a BDP", mbps, Flow(receive_window_bytes=round(bdp_bytes(mbps, RTT_MS) / 2)))
+
+
+def _pausing(mbps: float, pause_s: float, period_s: float) -> VettedNetwork:
+    """Return an application that pauses from SETTLED_S on."""
+    begins_s = (SETTLED_S + period_s * number for number in range(round((30 - SETTLED_S) / period_s)))
+    pauses_s = tuple((begin_s, round(begin_s + pause_s, 3)) for begin_s in begins_s)
+    return _flow(f"{pause_s:g} of {period_s:g} s", mbps, Flow(pauses_s=pauses_s))
+
+
 def _cellular() -> VettedNetwork:
     path = shipped.ENVIRONMENTS / "cellular.yaml"
     return VettedNetwork("cellular", replace(load_environment(path), set=SET, windows_s=((SETTLED_S, 30.0),)))
@@ -226,6 +261,36 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
                 0.8,
                 least=True,
                 against="undisturbed",
+            ),
+            Condition(
+                "ack-thinning",
+                "gets 1 of 8 ACKs",
+                "of without",
+                tuple(_thinned(mbps, 8) for mbps in (12, 48)),
+                goodput_mbps,
+                0.8,
+                least=True,
+                against="undisturbed",
+            ),
+            Condition(
+                "receive-window",
+                "has a receiver that takes half a BDP",
+                "of Cubic's",
+                tuple(_small_window(mbps) for mbps in (12, 48)),
+                goodput_mbps,
+                0.8,
+                least=True,
+                against="cubic",
+            ),
+            Condition(
+                "pauses",
+                "has an application that pauses",
+                "of Cubic's",
+                tuple(_pausing(mbps, *each) for each in ((0.2, 1), (1, 5)) for mbps in (12, 48)),
+                goodput_mbps,
+                0.8,
+                least=True,
+                against="cubic",
             ),
             Condition(
                 "rate", "has 0.02 Mbps to 1 Gbps", "of Cubic's", _SLOW, goodput_mbps, 0.8, least=True, against="cubic"

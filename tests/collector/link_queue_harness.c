@@ -143,6 +143,19 @@ static struct sk_buff *skb_peek(const struct sk_buff_head *list)
 	return list->first;
 }
 
+#define skb_queue_walk(list, skb) for ((skb) = (list)->first; skb; (skb) = (skb)->next)
+
+static void __skb_unlink(struct sk_buff *skb, struct sk_buff_head *list)
+{
+	struct sk_buff **at = &list->first;
+
+	while (*at != skb)
+		at = &(*at)->next;
+	*at = skb->next;
+	if (!*at)
+		list->end = at;
+}
+
 static void __skb_queue_purge(struct sk_buff_head *list)
 {
 	for (struct sk_buff *skb; (skb = __skb_dequeue(list));)
@@ -181,7 +194,7 @@ void queue_free(struct link_queue *queue)
 	free(queue);
 }
 
-bool queue_add(struct link_queue *queue, u64 now, u32 id, u16 bytes, u16 flow, bool ecn_capable)
+bool queue_add(struct link_queue *queue, u64 now, u32 id, u16 bytes, u16 flow, bool ecn_capable, bool plain_ack)
 {
 	struct sk_buff *skb = calloc(1, sizeof(*skb)), *to_free = NULL;
 
@@ -189,6 +202,7 @@ bool queue_add(struct link_queue *queue, u64 now, u32 id, u16 bytes, u16 flow, b
 	skb->ecn_capable = ecn_capable;
 	link_packet(skb)->bytes = bytes;
 	link_packet(skb)->flow = flow;
+	link_packet(skb)->plain_ack = plain_ack;
 	return link_queue_add(queue, skb, now, &to_free);
 }
 

@@ -582,3 +582,52 @@ def test_a_transfer_ends_when_all_is_acknowledged(kernel: Path, size_bytes: int,
 def test_a_transfer_that_is_stopped_has_no_completion(kernel: Path) -> None:
     network = environment(rate(12, delay_ms=10), duration_s=1, flow=Flow(stop_s=0.5, size_bytes=10**6))
     assert run_episode(kernel, network, "cubic").flows[0].completion_s is None
+
+
+# ---- the way back, the receiver and the application ----
+
+
+def test_filtered_acks_carry_what_queued_ones_would(play: Play) -> None:
+    """A packet comes each millisecond; the way back sends an ACK each 8 ms, which tells of 8 packets.
+
+    Without the filter those wait that the receiver sent at the start, one for each packet.
+    """
+    back = Link((RateStep(0, ACK * 8 / 8e3),), delay_ms=5)
+    slow = play(rate(12), back=back, window=400, duration_s=1)
+    got = play(rate(12), back=replace(back, ack_filter=True), window=400, duration_s=1)
+    assert slow.at("delivered_pkts", 900) - slow.at("delivered_pkts", 500) == pytest.approx(50, abs=2)
+    assert got.at("delivered_pkts", 900) - got.at("delivered_pkts", 500) == pytest.approx(400, abs=9)
+    told = np.diff(got["delivered_pkts"][(got.t_ms >= 500) & (got.t_ms <= 900)])
+    assert set(told) <= {7, 8, 9, 15, 16, 17}
+    assert got["lost_total_pkts"][-1] == 0
+
+
+def test_a_receiver_s_window_holds_a_flow_back(play: Play) -> None:
+    """Of 60 packets that fit, the receiver takes 20 for each RTT of 50 ms and the sending of one to three of them."""
+    window_bytes = 20 * (FULL - ACK)
+    flow = Flow(receive_window_bytes=window_bytes)
+    got = play(rate(12, delay_ms=25), back=Link(delay_ms=25), window=200, flow=flow, duration_s=2)
+    assert got["unacked_pkts"][got.t_ms >= 500].max() == 20
+    packets_s = (got.at("link_packets", 2000) - got.at("link_packets", 1000)) / 1
+    assert 20 / 0.0535 <= packets_s <= 20 / 0.051
+
+
+def test_a_window_that_never_binds_changes_nothing(kernel: Path) -> None:
+    plain = environment(rate(12, delay_ms=10, queue_bytes=30_000), Link(delay_ms=10), 2)
+    wide = replace(plain, flow=Flow(receive_window_bytes=10_000_000))
+    expected, got = (run_episode(kernel, network, "cubic").flows[0] for network in (plain, wide))
+    assert got.goodput_mbps == pytest.approx(expected.goodput_mbps, rel=0.02)
+
+
+def test_an_application_pauses(play: Play) -> None:
+    """At 12 Mbps what waits at 400 ms, the window and 128 KiB, is gone by 600 ms; at 800 ms it goes on at once."""
+    flow = Flow(pauses_s=((0.4, 0.8), (1.2, 1.6)))
+    got = play(rate(12), window=30, flow=flow, duration_s=2)
+    for begin_ms in (400, 1200):
+        assert got.at("link_packets", begin_ms) > got.at("link_packets", begin_ms - 50)
+        assert got.at("link_packets", begin_ms + 400) == got.at("link_packets", begin_ms + 200)
+        assert got.at("unacked_pkts", begin_ms + 390) == 0
+        sent = got.at("link_packets", begin_ms + 500) - got.at("link_packets", begin_ms + 400)
+        assert sent == pytest.approx(100, abs=3)
+    unsent = got.at("link_packets", 800) - got.at("link_packets", 400)
+    assert 131_072 / 2 / (FULL - ACK) <= unsent <= 131_072 / (FULL - ACK) + 30 + 1

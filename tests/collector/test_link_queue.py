@@ -46,6 +46,7 @@ class Setting:
     ecn: bool = False
     mark_packets: int = wire.NO_LIMIT
     quantum_bytes: int = MTU
+    ack_filter: bool = False
 
 
 class Real:
@@ -57,14 +58,16 @@ class Real:
             link[name] = getattr(setting, name)
         link["discipline"] = wire.DISCIPLINES.index(setting.discipline)
         extra = np.zeros(1, wire.EXTRA)
-        for name in ("ecn", "mark_packets", "quantum_bytes"):
+        for name in ("ecn", "mark_packets", "quantum_bytes", "ack_filter"):
             extra[name] = getattr(setting, name)
         self._library = library
         self._queue = ctypes.c_void_p(library.queue_new(link.tobytes(), extra.tobytes()))
         self._out = (ctypes.c_uint32 * (1 << 16))()
 
-    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
-        added = self._library.queue_add(self._queue, ctypes.c_uint64(now), number, size, flow, ecn_capable)
+    def add(
+        self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False, plain_ack: bool = False
+    ) -> bool:
+        added = self._library.queue_add(self._queue, ctypes.c_uint64(now), number, size, flow, ecn_capable, plain_ack)
         return bool(added)
 
     def take(self, now: int) -> int | None:
@@ -122,6 +125,8 @@ class Packet:
     size: int
     arrival: int
     ecn_capable: bool = False
+    acknowledges: int | None = None
+    """Of whose data it is a plain acknowledgement."""
 
 
 @dataclass
@@ -141,13 +146,24 @@ class Model:
         own = self.setting
         return self.waiting_bytes + size <= own.limit_bytes and len(self.waiting) + 1 <= own.limit_packets
 
-    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
+    def filter(self, flow: int, plain_ack: bool) -> None:
+        if not (self.setting.ack_filter and plain_ack):
+            return
+        older = [packet for packet in self.waiting if packet.acknowledges == flow]
+        for packet in older:
+            self.waiting.remove(packet)
+            self.lost.append(packet.number)
+
+    def add(
+        self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False, plain_ack: bool = False
+    ) -> bool:
+        self.filter(flow, plain_ack)
         if not self.fits(size):
             self.lost.append(number)
             return False
         if len(self.waiting) > self.setting.mark_packets and ecn_capable:
             self.marks.append(number)
-        self.waiting.append(Packet(number, size, now, ecn_capable))
+        self.waiting.append(Packet(number, size, now, ecn_capable, flow if plain_ack else None))
         return True
 
     def take(self, now: int) -> int | None:
@@ -165,10 +181,13 @@ class Model:
 
 
 class HeadDrop(Model):
-    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
+    def add(
+        self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False, plain_ack: bool = False
+    ) -> bool:
+        self.filter(flow, plain_ack)
         while self.waiting and not self.fits(size):
             self.lost.append(self.waiting.popleft().number)
-        return super().add(now, number, size, flow, ecn_capable)
+        return super().add(now, number, size, flow, ecn_capable, plain_ack)
 
 
 class BoDe(Model):
@@ -258,10 +277,12 @@ class FqCoDel(Model):
     def packets(self) -> int:
         return sum(len(queue.waiting) for queue in self.queues)
 
-    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
+    def add(
+        self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False, plain_ack: bool = False
+    ) -> bool:
         if self.packets > self.setting.mark_packets and ecn_capable:
             self.marks.append(number)
-        self.queues[flow].add(now, number, size, flow, ecn_capable)
+        self.queues[flow].add(now, number, size, flow, ecn_capable, plain_ack)
         if flow not in self.new and flow not in self.old:
             self.new.append(flow)
             self.credits[flow] = self.setting.quantum_bytes
@@ -345,12 +366,14 @@ class Pie(Model):
         self.nearest = min(self.nearest, abs(drawn - self.drop_prob))
         return drawn < self.drop_prob
 
-    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
+    def add(
+        self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False, plain_ack: bool = False
+    ) -> bool:
         self.advance(now)
         if self.drop_early():
             self.lost.append(number)
             return False
-        return super().add(now, number, size, flow, ecn_capable)
+        return super().add(now, number, size, flow, ecn_capable, plain_ack)
 
     def take(self, now: int) -> int | None:
         self.advance(now)
@@ -420,9 +443,10 @@ def agree(library: ctypes.CDLL, setting: Setting, load: Load) -> None:
     try:
         for number, (now, size) in enumerate(load.events()):
             flow, ecn_capable = min(int(kinds.expovariate(1)), 2 * FLOWS), kinds.random() < 0.5
+            plain_ack = kinds.random() < 0.5
             if size:
-                got = real.add(now, number, size, flow, ecn_capable)
-                wanted = model.add(now, number, size, flow, ecn_capable)
+                got = real.add(now, number, size, flow, ecn_capable, plain_ack)
+                wanted = model.add(now, number, size, flow, ecn_capable, plain_ack)
             else:
                 got, wanted = real.take(now), model.take(now)  # type: ignore[assignment]
             if isinstance(model, Pie) and model.nearest < 1e-5:
@@ -477,6 +501,13 @@ def test_marks_above_a_threshold(
     library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, Any], mark_packets: int
 ) -> None:
     agree(library, Setting(discipline, 5 * MS, 100 * MS, mark_packets=mark_packets, **limit), load)
+
+
+@pytest.mark.parametrize("discipline", ["tail-drop", "head-drop", "codel", "pie", "bode", "fq-codel"])
+@settings(max_examples=20)
+@given(load=loads, limit=limits)
+def test_an_ack_drops_the_older_one(library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, Any]) -> None:
+    agree(library, Setting(discipline, 15 * MS, 100 * MS, ack_filter=True, **limit), load)
 
 
 @settings(max_examples=40)

@@ -55,6 +55,8 @@ class Layout:
     flows: npt.NDArray[np.void]
     extras: npt.NDArray[np.void]
     transfers: npt.NDArray[np.void]
+    windows: npt.NDArray[np.void]
+    pauses: npt.NDArray[np.void]
     losses: npt.NDArray[np.void]
 
     @classmethod
@@ -65,15 +67,19 @@ class Layout:
             count = 2 * int(head["cables"]) if name == "links" else int(head[name])
             arrays[name] = np.frombuffer(spec.wire, dtype, count, at)
             at += arrays[name].nbytes
-        extras, transfers = np.zeros(0, wire.EXTRA), np.zeros(0, wire.TRANSFER)
-        if head["extended"]:
-            counts = np.frombuffer(spec.wire, wire.EXTENSION, 1, at)[0]
-            extras = np.frombuffer(spec.wire, wire.EXTRA, counts["extras"], at + counts.nbytes)
-            transfers = np.frombuffer(spec.wire, wire.TRANSFER, counts["transfers"], at + counts.nbytes + extras.nbytes)
-            at += counts.nbytes + extras.nbytes + transfers.nbytes
+        for bit, counted, names in (
+            (wire.HAS_EXTENSION, wire.EXTENSION, {"extras": wire.EXTRA, "transfers": wire.TRANSFER}),
+            (wire.HAS_APPLICATION, wire.APPLICATION, {"windows": wire.WINDOW, "pauses": wire.PAUSE}),
+        ):
+            is_there = bool(head["extended"] & bit)
+            counts = np.frombuffer(spec.wire, counted, int(is_there), at)
+            at += counts.nbytes
+            for name, dtype in names.items():
+                arrays[name] = np.frombuffer(spec.wire, dtype, int(counts[0][name]) if is_there else 0, at)
+                at += arrays[name].nbytes
         losses = np.frombuffer(spec.wire, wire.LOSS, offset=at)
         assert at + losses.nbytes == len(spec.wire) == head["bytes"]
-        return cls(head, **arrays, extras=extras, transfers=transfers, losses=losses)
+        return cls(head, **arrays, losses=losses)
 
     def walk(self, source: int, destination: int) -> list[int]:
         """Follow the routes; return the cables crossed."""
@@ -120,20 +126,36 @@ def test_bytes_of_a_dumbbell() -> None:
 def test_what_few_networks_need_stands_in_an_extension() -> None:
     """A policed link, FQ-CoDel on the way back, and two of three flows with an end; nothing else moves."""
     link = Link((RateStep(0, 12),), 5, policer=Policer(6, 3000), mark_packets=7)
-    back = Link((RateStep(0, 12),), 5, discipline="fq-codel", ecn=True, quantum_bytes=300)
+    back = Link((RateStep(0, 12),), 5, discipline="fq-codel", ecn=True, quantum_bytes=300, ack_filter=True)
     cross = (CrossFlow("cubic", Flow(ecn=True)), CrossFlow("bbr", Flow(size_bytes=10**12)))
     plain = replace(network(cross=("cubic", "bbr")), links=(Link((RateStep(0, 12),), 5),))
     special = replace(plain, links=(link,), return_links=(back,), cross=cross, flow=Flow(size_bytes=9))
     got = layout(special)
     none = wire.NO_LIMIT
     assert rows(got.extras, *(wire.EXTRA.names or ())) == [
-        (0, 0, 7, 6_000_000, 3000, 1500),
-        (1, 1, none, 0, 0, 300),
+        (0, 0, 0, 7, 6_000_000, 3000, 1500),
+        (1, 1, 1, none, 0, 0, 300),
     ]
     assert rows(got.transfers, "flow", "bytes") == [(0, 9), (2, 10**12)]
     assert rows(got.flows, "sampled", "ecn") == [(1, 0), (1, 1), (1, 0)]
-    assert got.head["extended"] == 1
+    assert got.head["extended"] == wire.HAS_EXTENSION
     assert layout(plain).head["extended"] == 0
+
+
+def test_what_an_application_does_stands_behind_it() -> None:
+    """The second of three flows has a receiver's window, the third pauses twice; a transfer makes room before them."""
+    cross = (
+        CrossFlow("cubic", Flow(receive_window_bytes=65_536)),
+        CrossFlow("bbr", Flow(pauses_s=((1, 1.5), (2, 3)))),
+    )
+    quiet = replace(network(), cross=cross)
+    got = layout(quiet)
+    assert rows(got.windows, "flow", "bytes") == [(1, 65_536)]
+    assert rows(got.pauses, "flow", "from_ns", "until_ns") == [(2, 1 * S, 1_500 * MS), (2, 2 * S, 3 * S)]
+    assert got.head["extended"] == wire.HAS_APPLICATION
+    both = layout(replace(quiet, flow=Flow(size_bytes=9)))
+    assert both.head["extended"] == wire.HAS_EXTENSION | wire.HAS_APPLICATION
+    assert (len(both.transfers), len(both.windows), len(both.pauses)) == (1, 1, 2)
 
 
 def test_a_policy_runs_as_pure_in_lockstep() -> None:

@@ -77,6 +77,7 @@ def links(draw: st.DrawFn, limited: bool, duration_s: float, max_mbps: float) ->
         fields["ecn"] = draw(st.booleans())
     if limited:
         fields["mark_packets"] = draw(st.none() | st.integers(1, 1000))
+        fields["ack_filter"] = draw(st.booleans())
     policers = st.builds(Policer, st.floats(0.001, max_mbps), st.integers(1500, 10**6))
     return Link(
         policer=draw(st.none() | policers),
@@ -105,7 +106,17 @@ def flows(draw: st.DrawFn, limited: tuple[bool, ...], duration_s: float) -> Flow
     start_s = draw(st.one_of(st.just(0), st.floats(0, duration_s / 2)))
     stop_s = draw(st.none() | st.floats(duration_s * 0.75, duration_s))
     size_bytes = draw(st.none() | st.integers(1, 10**7))
-    return Flow(start_s, stop_s, draw(st.sampled_from((0, 0, 10, 33.3))), path, size_bytes, draw(st.booleans()))
+    moments_s = draw(increasing(st.floats(start_s, duration_s * 0.75)))
+    return Flow(
+        start_s,
+        stop_s,
+        draw(st.sampled_from((0, 0, 10, 33.3))),
+        path,
+        size_bytes,
+        draw(st.booleans()),
+        draw(st.none() | st.integers(3000, 10**7)),
+        tuple(zip(moments_s[::2], moments_s[1::2], strict=False)),
+    )
 
 
 @st.composite

@@ -34,6 +34,9 @@ struct lab_layout {
 	const struct wire_extension *extension; /* NULL: none */
 	const struct wire_extra *extras;
 	const struct wire_transfer *transfers;
+	const struct wire_application *application; /* NULL: none */
+	const struct wire_window *windows;
+	const struct wire_pause *pauses;
 	const struct wire_loss *losses;
 	__u32 loss_count;
 	const void *end; /* as the counts have it */
@@ -53,11 +56,17 @@ static inline struct lab_layout lab_layout(const void *specification)
 	l.flows = (const void *)(l.routes + head->routes);
 	l.kicks = (const void *)(l.flows + head->flows);
 	l.losses = (const void *)(l.kicks + head->kicks);
-	if (head->extended) {
+	if (head->extended & WIRE_HAS_EXTENSION) {
 		l.extension = (const void *)l.losses;
 		l.extras = (const void *)(l.extension + 1);
 		l.transfers = (const void *)(l.extras + l.extension->extras);
 		l.losses = (const void *)(l.transfers + l.extension->transfers);
+	}
+	if (head->extended & WIRE_HAS_APPLICATION) {
+		l.application = (const void *)l.losses;
+		l.windows = (const void *)(l.application + 1);
+		l.pauses = (const void *)(l.windows + l.application->windows);
+		l.losses = (const void *)(l.pauses + l.application->pauses);
 	}
 	if (head->bytes > (__u64)((const char *)l.losses - (const char *)head))
 		l.loss_count = (head->bytes - ((const char *)l.losses - (const char *)head)) / sizeof(*l.losses);

@@ -4,6 +4,7 @@
  * section 4 without the options of section 5) drops at the door, CoDel (RFC 8289) and BoDe (Abbasloo
  * and Chao, arXiv 1908.00953) when the transmitter takes the next packet. FQ-CoDel (RFC 8290) chooses
  * whose packet that is. ECN-capable packets may be marked instead of dropped, or for a threshold.
+ * ACKs may be filtered (RFC 3449).
  *
  * Not the kernel's own codel, fq_codel and pie: those read the clock themselves, and this queue is
  * brought up to date for moments that have passed.
@@ -38,6 +39,7 @@ int link_queue_init(struct link_queue *q, const struct wire_link *link, const st
 	*q = (struct link_queue){
 		.discipline = link->discipline,
 		.ecn = extra && extra->ecn,
+		.ack_filter = extra && extra->ack_filter,
 		.mark_packets = extra ? extra->mark_packets : WIRE_NO_LIMIT,
 		.limit_bytes = link->limit_bytes,
 		.limit_packets = link->limit_packets,
@@ -111,6 +113,24 @@ static void drop_waiting(struct link_queue *q, struct sk_buff *skb, struct sk_bu
 {
 	link_queue_sent(q, link_packet(skb));
 	drop(q, skb, to_free);
+}
+
+/* RFC 3449 section 5.2.2: the ACK of that connection that waits says less than the one that comes. */
+static void drop_older_ack(struct link_queue *q, struct lane *lane, u32 flow, struct sk_buff **to_free)
+{
+	struct sk_buff *skb;
+
+	skb_queue_walk(&lane->waiting, skb)
+	{
+		const struct link_packet *p = link_packet(skb);
+
+		if (p->flow != flow || !p->plain_ack)
+			continue;
+		__skb_unlink(skb, &lane->waiting);
+		lane->bytes -= p->bytes;
+		drop_waiting(q, skb, to_free);
+		return; /* each that came has dropped the one before */
+	}
 }
 
 /* ---- PIE ---- */
@@ -340,6 +360,8 @@ bool link_queue_add(struct link_queue *q, struct sk_buff *skb, u64 now, struct s
 			return false;
 		}
 	}
+	if (q->ack_filter && p->plain_ack)
+		drop_older_ack(q, lane, p->flow, to_free);
 	if (q->discipline == WIRE_HEAD_DROP)
 		while (!fits(q, p->bytes) && !skb_queue_empty(&lane->waiting))
 			drop_waiting(q, pop(lane), to_free);

@@ -13,7 +13,8 @@ struct link_packet {
 	u64 arrival_ns; /* entered the queue */
 	u64 exit_ns; /* in the transmitter: when it is sent; on the line: when it reaches the far end */
 	u16 bytes; /* of the IP packet */
-	u16 flow; /* of `flows`: its data; from `flows` + 1 on the ACKs of each; `flows`: neither */
+	u16 flow : 15; /* of `flows`: its data; from `flows` + 1 on the ACKs of each; `flows`: neither */
+	u16 plain_ack : 1; /* tells only how far; false where no queue asks */
 } __packed;
 
 /* CoDel, names of RFC 8289 section 5. */
@@ -69,6 +70,7 @@ struct link_queue {
 	struct fq *fq;
 	enum wire_discipline discipline;
 	bool ecn;
+	bool ack_filter;
 	u64 mark_packets;
 	u64 limit_bytes;
 	u64 limit_packets;

@@ -15,6 +15,7 @@
 #include <linux/math64.h>
 #include <linux/module.h>
 #include <linux/tcp.h>
+#include <net/tcp.h>
 
 #include "link_queue.h"
 #include "policer.h"
@@ -69,6 +70,21 @@ static void classify(struct sk_buff *skb, struct link_packet *p)
 		flow = flow < flows ? flows + 1 + flow : flows;
 	}
 	p->flow = flow;
+}
+
+/* Whether a packet tells nothing but how far data have come: it has none, no SACK block and no flag but ACK. */
+static bool is_plain_ack(const struct sk_buff *skb)
+{
+	const struct iphdr *ip = (struct iphdr *)(skb->data + skb_network_offset(skb));
+	const struct tcphdr *tcp = (struct tcphdr *)((u8 *)ip + ip->ihl * 4);
+	const __be32 timestamp = htonl(TCPOPT_NOP << 24 | TCPOPT_NOP << 16 | TCPOPT_TIMESTAMP << 8 | TCPOLEN_TIMESTAMP);
+	const __be32 *options = (const __be32 *)(tcp + 1);
+
+	if (ip->protocol != IPPROTO_TCP || ntohs(ip->tot_len) != (ip->ihl + tcp->doff) * 4)
+		return false;
+	if (!tcp->ack || tcp->syn || tcp->fin || tcp->rst || tcp->ece)
+		return false;
+	return tcp->doff == 5 || (tcp->doff == 8 && *options == timestamp);
 }
 
 static bool is_data(const struct link_packet *p)
@@ -297,6 +313,7 @@ static int link_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff *
 
 	serve(q, now);
 	classify(skb, p);
+	p->plain_ack = q->queue.ack_filter && is_plain_ack(skb);
 	if (lost(q, now) || !policer_passes(&q->policer, p->bytes, now)) {
 		q->queue.counts[p->flow].drops++;
 		__qdisc_drop(skb, to_free);
