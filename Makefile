@@ -224,6 +224,11 @@ kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, f
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
 
+.PHONY: bench-trade
+bench-trade: kernel ## Draw what conditions of `sagecc vet` cost in winning rate (after `make kicked`; an hour, resumes where it was killed)
+	python -m evidence.leagues.trade
+	$(PAGES)
+
 .PHONY: bench-teaching
 bench-teaching: kernel ## Clone pools with and without kicks, and draw what they teach (half an hour)
 	python -m evidence.leagues.teaching

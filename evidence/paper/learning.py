@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evidence.machine import save
-from evidence.paper import BASE, FOLDER, RESULTS, SEEDS
+from evidence.paper import BASE, FOLDER, OFFLINE, RESULTS, SEEDS
 from evidence.training import METER, table
 from evidence.training.judging import Judge, read_points
 from evidence.training.meter import Meter
@@ -32,7 +32,7 @@ NAME = "fig-7"
 LEAGUE = "heldout"
 IN_LABS = "sagecc-11"
 """Of those that learn in labs the one that wins most."""
-RECIPES = (BASE, IN_LABS)
+RECIPES = (BASE, OFFLINE, IN_LABS)
 POINTS = 10
 """Evaluations of a training."""
 
