@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents say of policies in the lab: jitter, slow hosts, company, and windows far too large.
+"""What the documents say of policies in the lab beyond `sagecc vet`: jitter, cellular links, windows far too large.
 
 Virtual time: all but the CPU seconds hang on the kernel's bytes, the policy's files and the seeds alone.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -20,22 +19,15 @@ from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.run.grid import bottleneck
-from sagecc.common.fairness import jain_index
-from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.common.shipped import SHIPPED
 from sagecc.execution.flow.window import UNLIMITED, pacing_rates
 from sagecc.execution.lab.controllers import play_episode
-from sagecc.schemas.environment import CrossFlow, Environment, Link, dumbbell
+from sagecc.schemas.environment import Environment, Link, dumbbell
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-SHIPPED = f"{POLICY_PREFIX}models/{POOL_POLICY}"
-POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/{BEST_POLICY}")
+POLICIES = tuple(f"{POLICY_PREFIX}models/{name}" for name in SHIPPED)
 JITTERS_MS = (0, 0.25, 0.5, 1)
 SEEDS = range(8)
-LATENCIES_MS = (0, 5, 10, 20, 50)
-LOSS = 0.01
-OWN, CUBICS = (1, 3, 7), (1, 3, 7)
-"""Flows of the policy itself and of Cubic beside it."""
-COMPANY_S = 120
 CELLULAR_S, CELLULAR_SEEDS, CELLULAR_QUEUE_PACKETS = 60, range(3), 100
 CELLULAR_SCHEMES = ("cubic", "bbr2", "sprout")
 """What plays on cellular links beside the policies."""
@@ -47,21 +39,19 @@ SETTLED_S = 5
 
 @dataclass(frozen=True)
 class Network:
-    """A flat link with a queue of 1 BDP; jitter on the way back, in order, and competitors from the beginning."""
+    """A flat link with a queue of 1 BDP; jitter on the way back, in order."""
 
     rate_mbps: float
     rtt_ms: float
     duration_s: float = DURATION_S
     jitter_ms: float = 0.0
-    loss: float = 0.0
-    cross: tuple[CrossFlow, ...] = ()
 
     def environment(self) -> Environment:
         """Return it."""
-        link = replace(bottleneck(self.rate_mbps, 1, self.rtt_ms, 1, self.duration_s), loss=self.loss)
+        link = bottleneck(self.rate_mbps, 1, self.rtt_ms, 1, self.duration_s)
         back = Link(delay_ms=self.rtt_ms / 2, jitter_ms=self.jitter_ms)
         windows_s = ((0, self.duration_s),)
-        return Environment("custom", (link,), (back,), self.duration_s, windows_s, cross=self.cross)
+        return Environment("custom", (link,), (back,), self.duration_s, windows_s)
 
 
 SHORT, LONG = Network(24, 20), Network(48, 40)
@@ -75,20 +65,12 @@ def main() -> None:
         {
             "duration_s": DURATION_S,
             "settled_s": SETTLED_S,
-            "company_s": COMPANY_S,
-            "loss": LOSS,
             "policies": [
                 {
                     "policy": scheme.removeprefix(POLICY_PREFIX),
                     "jitter": list(jitter(scheme)),
-                    "latency": list(latency(scheme)),
-                    "company": list(company(scheme)),
                 }
                 for scheme in POLICIES
-            ],
-            "lossy": [
-                {"scheme": scheme.removeprefix(POLICY_PREFIX)} | played(scheme, replace(LONG, loss=LOSS))
-                for scheme in (*POLICIES, "cubic")
             ],
             "cellular_s": CELLULAR_S,
             "cellular_queue_packets": CELLULAR_QUEUE_PACKETS,
@@ -104,31 +86,6 @@ def jitter(scheme: str) -> Iterable[dict[str, Any]]:
     for jitter_ms in tqdm(JITTERS_MS, desc="jitter"):
         for seed in SEEDS if jitter_ms else (0,):
             yield {"jitter_ms": jitter_ms, "seed": seed, **played(scheme, replace(SHORT, jitter_ms=jitter_ms), seed)}
-
-
-def latency(scheme: str) -> Iterable[dict[str, Any]]:
-    """Run a policy on LONG with each latency of its decisions."""
-    for latency_ms in tqdm(LATENCIES_MS, desc="latency"):
-        yield {"latency_ms": latency_ms, **played(scheme, LONG, latency_ms=latency_ms)}
-
-
-def company(scheme: str) -> Iterable[dict[str, Any]]:
-    """Run a policy on LONG beside flows of its own and beside Cubics, all from the beginning."""
-    cases = [(scheme, count) for count in OWN] + [("cubic", count) for count in CUBICS]
-    for competitor, count in tqdm(cases, desc="company"):
-        network = replace(LONG, duration_s=COMPANY_S, cross=(CrossFlow(competitor),) * count)
-        episode = play_episode(KERNEL, network.environment(), scheme)
-        own, *others = episode.flows
-        rates = [flow.goodput_mbps for flow in episode.flows]
-        yield {
-            "beside": "itself" if competitor == scheme else competitor,
-            "flows": count,
-            "jain": jain_index(rates),
-            "own_mbps": own.goodput_mbps,
-            "other_mbps": fmean(flow.goodput_mbps for flow in others),
-            "queueing_ms": own.delay_mean_ms - LONG.rtt_ms / 2,
-            "loss": max(flow.loss_rate for flow in episode.flows),
-        }
 
 
 def cellular_links() -> Iterable[dict[str, Any]]:

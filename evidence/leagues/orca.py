@@ -14,13 +14,14 @@ from typing import Any
 
 import polars as pl
 
-from evidence.behaviour.policies import LONG, POLICIES, played
+from evidence.behaviour.policies import LONG, played
 from evidence.kept import Contest, contest
 from evidence.machine import KERNEL, save
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.harm import beside_reference
 from sagecc.leagues.plots import plane_figure, save_figure
@@ -31,7 +32,7 @@ RAW = {PROFILE: Path("datasets/raw"), UNSEEN: Path(".cache/training/raw")}
 """Where the heuristics' trajectories lie; what is missing there is collected."""
 PUBLISHED, TRAINED = "orca", "models/orca-1"
 """Orca's published actor, by the name that it plays under here, and the one that was trained here."""
-OURS = tuple(scheme.removeprefix(POLICY_PREFIX) for scheme in POLICIES)
+OURS = (f"models/{POOL_POLICY}", f"models/{BEST_POLICY}")
 CACHE = Path(".cache/bench-orca")
 AGAINST = "cubic"
 PICTURE = Path("docs/img/learned.svg")

@@ -21,7 +21,7 @@ from typing import Any
 import polars as pl
 
 from evidence.kept import contest, is_kept
-from evidence.leagues.orca import CACHE, OURS, RAW, UNSEEN
+from evidence.leagues.orca import CACHE, RAW, UNSEEN
 from evidence.leagues.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
 from evidence.machine import KERNEL, RESULTS, save
 from evidence.published import ORCA, SAGE, VARIABLES, published
@@ -30,11 +30,14 @@ from evidence.training.runs import read_plan
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.limits import usable_cores
+from sagecc.common.shipped import SHIPPED
 from sagecc.leagues.plots import save_figure, standings_figure
 from sagecc.leagues.presets import PRESETS
 from sagecc.leagues.standings import robustness
 from sagecc.schemas.schemes import POLICY_PREFIX
 
+STAND_INS = tuple(f"models/{name}" for name in SHIPPED)
+"""Ours, in Sage's place."""
 RIVALS = (
     ORCA,
     "models/orca-1",
@@ -48,8 +51,8 @@ RIVALS = (
 CLONES = ("bc", "bc-top", "bc-top3", "bcv2")
 """The paper's variants of behaviour cloning, by their runs' names (evidence/training/runs.yaml)."""
 LEAGUES: Mapping[str, tuple[str, ...]] = {
-    DELAY: (*PRESETS[DELAY].schemes, SAGE, *OURS),
-    LEARNED: (*PRESETS[LEARNED].schemes, SAGE, *OURS, *RIVALS, *CLONES),
+    DELAY: (*PRESETS[DELAY].schemes, SAGE, *STAND_INS),
+    LEARNED: (*PRESETS[LEARNED].schemes, SAGE, *STAND_INS, *RIVALS, *CLONES),
 }
 PICTURES = {DELAY: Path("docs/img/league-delay.svg"), LEARNED: Path("docs/img/league-learned.svg")}
 COLUMNS = ("alpha", "margin", "set", "rank", "scheme", "winning_rate", "low", "high", "missing")
@@ -110,7 +113,7 @@ def told(profiles: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, A
     return {
         "paper": dict(PAPER),
         "places": dict(PLACES),
-        "ours": OURS,
+        "ours": STAND_INS,
         "profiles": {
             profile: {
                 league: {**of, "claims": judged(league, of["standings"])} for league, of in profiles[profile].items()
@@ -124,7 +127,9 @@ def told(profiles: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, A
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw a league by the paper's own rule; ours stand out."""
     table = pl.DataFrame(rows).filter(alpha=LEAGUE_RULE[0], margin=LEAGUE_RULE[1])
-    labels = {name: POLICY_PREFIX + name if name in OURS else name.removeprefix("models/") for name in table["scheme"]}
+    labels = {
+        name: POLICY_PREFIX + name if name in STAND_INS else name.removeprefix("models/") for name in table["scheme"]
+    }
     save_figure(standings_figure(table.with_columns(pl.col("scheme").replace(labels))), path)
 
 

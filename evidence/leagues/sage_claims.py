@@ -14,7 +14,7 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
-from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from sagecc.leagues.claims import TRUE, YES, Bounds, Claim, Measurement, exact, fact
 
 DELAY, LEARNED = "delay-based", "ml-based"
@@ -54,7 +54,7 @@ PAPER: Mapping[str, Mapping[str, float]] = MappingProxyType(
 PLACES: Mapping[str, str] = MappingProxyType(
     {
         "sage": "Sage",
-        f"models/{POOL_POLICY}": "Sage",
+        f"models/{SAFEST_POLICY}": "Sage",
         f"models/{BEST_POLICY}": "Sage",
         "bbr2": "BBR2",
         "vegas": "Vegas",

@@ -20,7 +20,7 @@ from evidence.machine import KERNEL, RESULTS, earlier_result, save
 from evidence.training.run import RUNS, policies_of
 from evidence.training.runs import read_plan
 from evidence.training.table import RESULTS as TRAININGS
-from evidence.training.table import read_results
+from evidence.training.table import read_results, results_of
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.set_file import load_set
@@ -36,8 +36,8 @@ NETWORKS = Path(__file__).with_suffix(".yaml")
 RECIPES = ("offline-wander", "offline", SAFEST_POLICY)
 CUBIC = "cubic"
 HEURISTICS = ("htcp", "reno", "bbr2")
-CURES, CURED = RUNS.with_name("cures.yaml"), Path("evidence/cures.jsonl")
-"""Runs that lack a part, and their results."""
+CURES = RUNS.with_name("cures.yaml")
+"""Runs that lack a part."""
 ORDERS = ("after", "with", "before")
 """When the tested flow starts; from Set II's order on."""
 
@@ -83,7 +83,7 @@ def known(path: Path, identity: str) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Train seeds that are not trained yet, play, and save."""
-    networks, trainings = load_set(str(NETWORKS)), read_results(TRAININGS) | read_results(CURED)
+    networks, trainings = load_set(str(NETWORKS)), read_results(TRAININGS) | read_results(results_of(CURES))
     environments = list(networks.environments)
     identity = identity_of(networks, kernel_identity(KERNEL, (CUBIC, *HEURISTICS, POLICY_PREFIX)))
     earlier = known(RESULTS / f"{NAME}.json", identity)

@@ -17,13 +17,12 @@ from evidence.machine import KERNEL
 from evidence.paper.pictures import variants_figure
 from evidence.training.run import RUNS, run_all
 from evidence.training.runs import read_plan
-from evidence.training.table import RESULTS, read_results
+from evidence.training.table import RESULTS, read_results, results_of
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.leagues.plots import save_figure
 
 CLONES = RUNS.with_name("clones.yaml")
-CLONED = Path("evidence/clones.jsonl")
 LEAGUE = "heldout"
 
 
@@ -71,9 +70,10 @@ def rates(cloned: Mapping[str, Any], learned: Mapping[str, Any]) -> list[dict[st
 
 def main() -> None:
     """Train what is missing, and draw."""
-    if failed := run_all(read_plan(CLONES), (), KERNEL, 1, CLONED):
+    if failed := run_all(read_plan(CLONES), (), KERNEL, 1, results_of(CLONES)):
         raise SageccError(f"{failed[0]}: its training failed")
-    save_figure(variants_figure(rates(read_results(CLONED), read_results(RESULTS))), Path("docs/img/pools.svg"))
+    rows = rates(read_results(results_of(CLONES)), read_results(RESULTS))
+    save_figure(variants_figure(rows), Path("docs/img/pools.svg"))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from evidence.machine import KERNEL, save
 from evidence.paper import SEEDS
 from evidence.training.run import RUNS, policies_of, run_all
 from evidence.training.runs import Plan, read_plan, seed_name
-from evidence.training.table import RESULTS, read_results
+from evidence.training.table import RESULTS, read_results, results_of
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
@@ -31,7 +31,7 @@ from sagecc.leagues.vetting.suite import vet
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 NAME = "trade"
-PLAN, TRADED = RUNS.with_name("trade.yaml"), Path("evidence/trade.jsonl")
+PLAN = RUNS.with_name("trade.yaml")
 RECIPES: Mapping[str, float] = {"trade-half": 0.5, "trade-1": 1, SAFEST_POLICY: 2, "trade-4": 4}
 """What the added sets' windows weigh in each recipe, those of Sets I and II at 1."""
 LEAGUE = "heldout"
@@ -91,11 +91,11 @@ def _met(plan: Plan, names: Sequence[str]) -> dict[str, int]:
 def main() -> None:
     """Train and judge what is missing, vet, save and draw."""
     plan, shipped = read_plan(PLAN), read_plan(RUNS)
-    if failed := run_all(plan, (), KERNEL, usable_cores(), TRADED):
+    if failed := run_all(plan, (), KERNEL, usable_cores(), results_of(PLAN)):
         raise SageccError(f"{failed[0]}: its training failed")
     own = [seed_name(SAFEST_POLICY, seed) for seed in SEEDS]
     met = _met(plan, list(plan.runs)) | _met(shipped, own)
-    rows = points(read_results(RESULTS) | read_results(TRADED), met)
+    rows = points(read_results(RESULTS) | read_results(results_of(PLAN)), met)
     save(NAME, {"conditions": len(CONDITIONS), "rows": rows})
     save_figure(trade_figure(rows), PICTURE)
 

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `sagecc vet` says of heuristics, policies and the seeds of two recipes: every condition's worst network.
 
-Virtual time: all but the CPU time depend on the kernel's bytes and the policies' files alone. CAREFUL is
-BEST_POLICY under other rules of `sagecc bound`.
+Virtual time: all but the CPU time depend on the kernel's bytes and the policies' files alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,17 +19,12 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from sagecc.leagues.vetting.conditions import CONDITIONS
 from sagecc.leagues.vetting.suite import Verdict, vet
-from sagecc.policy.artefact import PolicyArtefact, write_with_control
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 RUNS = Path(".cache/bench-vetting")
-CAREFUL = f"{BEST_POLICY}, careful"
-RULES = {"window_bound_loss": 0.03, "window_bound_slow_mbps": 1.2, "recovery_floor": 0.5}
-"""Of CAREFUL, in place of the policy's own."""
 SCHEMES = {
     **{scheme: scheme for scheme in ("cubic", "bbr", "bbr2", "bbr3")},
     **{model: f"policy:{model}" for model in (f"models/{SAFEST_POLICY}", f"models/{BEST_POLICY}")},
-    CAREFUL: f"policy:{RUNS / 'careful'}",
 }
 """By the name on the page. The references first: their runs are shared."""
 RECIPES = (SAFEST_POLICY, "offline")
@@ -40,11 +33,6 @@ RECIPES = (SAFEST_POLICY, "offline")
 
 def _row(verdict: Verdict, name: str) -> dict[str, Any]:
     return {"condition": verdict.condition.name, "scheme": name, **verdict.as_json()}
-
-
-def _write_careful(folder: Path) -> None:
-    shipped = PolicyArtefact.load(BEST_POLICY)
-    write_with_control(shipped, folder, replace(shipped.control, **RULES))  # type: ignore[arg-type]
 
 
 def _vetted(scheme: str, runs: Path = RUNS) -> list[Verdict]:
@@ -62,7 +50,6 @@ def _cpu_minutes(scheme: str) -> float:
 def main() -> None:
     """Train seeds that are not trained yet, measure and save."""
     conditions = list(CONDITIONS.values())
-    _write_careful(RUNS / "careful")
     rows = [_row(each, name) for name, scheme in SCHEMES.items() for each in _vetted(scheme)]
     plan = read_plan(TRAININGS)
     seeds = []

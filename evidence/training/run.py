@@ -27,7 +27,7 @@ from evidence.training.growing import grown_policy, train_grown
 from evidence.training.judging import Judge, read_points
 from evidence.training.meter import Meter
 from evidence.training.runs import Plan, Run, learned_from, networks_of, read_plan
-from evidence.training.table import RESULT_VERSION, RESULTS, keep_result, read_results
+from evidence.training.table import RESULT_VERSION, RESULTS, keep_result, read_results, results_of
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
@@ -325,7 +325,7 @@ def say(text: str) -> None:
 def command(names: tuple[str, ...], plan: Path, jobs: int, kernel: Path) -> None:
     """Train and judge every run of a plan that is not done."""
     try:
-        failed = run_all(read_plan(plan), names, kernel, jobs, RESULTS.with_name(f"{plan.stem}.jsonl"))
+        failed = run_all(read_plan(plan), names, kernel, jobs, results_of(plan))
     except SageccError as error:
         click.echo(f"training: {error}", err=True)
         sys.exit(2)

@@ -24,6 +24,11 @@ WAIT_S = 60.0
 Values = dict[str, Any]
 
 
+def results_of(plan: Path) -> Path:
+    """Return where the results of a plan's runs are kept: NAME.yaml has them in evidence/NAME.jsonl."""
+    return RESULTS.with_name(f"{plan.stem}.jsonl")
+
+
 def read_results(path: Path) -> dict[str, Values]:
     """Return the runs' results by name, none where there is no file; raises SageccError for a line that is none."""
     results: dict[str, Values] = {}

@@ -13,13 +13,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evidence.behaviour.policies import POLICIES
 from evidence.leagues import rival_leagues
-from evidence.leagues.orca import OURS
-from evidence.leagues.rival_leagues import CLONES, COLUMNS, LEAGUES, RIVALS, players, result, standings, told
+from evidence.leagues.rival_leagues import CLONES, COLUMNS, LEAGUES, RIVALS, STAND_INS, players, result, standings, told
 from evidence.leagues.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
 from evidence.training.run import RUNS
-from sagecc.common.shipped import BEST_POLICY
+from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from sagecc.leagues.presets import PRESETS
 from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -27,6 +25,7 @@ from scripts.templates import ROOT, texts
 
 pytestmark = pytest.mark.heavy
 
+OWN = f"models/{SAFEST_POLICY}"
 TEMPLATE = ROOT / "evidence" / "leagues" / "rival_leagues.md.j2"
 
 PAPERS_LEARNED = {name: PAPER[LEARNED][PLACES[name]] for name in LEAGUES[LEARNED] if name in PLACES}
@@ -62,7 +61,7 @@ def verdicts(name: str, says: str, *rates: Rates) -> dict[str, bool]:
 
 
 def test_presets_and_places_name_the_same() -> None:
-    assert set(LEAGUES[DELAY]) == {*PRESETS[DELAY].schemes, "sage", *OURS}
+    assert set(LEAGUES[DELAY]) == {*PRESETS[DELAY].schemes, "sage", *STAND_INS}
     assert set(PRESETS[LEARNED].schemes) < set(LEAGUES[LEARNED])
     assert {PLACES[name] for name in LEAGUES[DELAY] if name in PLACES} == PAPER[DELAY].keys()
     assert PAPER[LEARNED].keys() - {PLACES.get(name) for name in LEAGUES[LEARNED]} == {"DeepCC", "Genet", "Indigov2"}
@@ -73,7 +72,7 @@ def test_presets_and_places_name_the_same() -> None:
 
 def test_the_papers_own_numbers_bear_out_its_claims() -> None:
     """Table 3 for Set I; for Set II, of which the text alone tells, rates that fit the text."""
-    two = dict.fromkeys(PAPERS_LEARNED, 0.2) | dict.fromkeys(("sage", *OURS), 0.5)
+    two = dict.fromkeys(PAPERS_LEARNED, 0.2) | dict.fromkeys(("sage", OWN, f"models/{BEST_POLICY}"), 0.5)
     two |= {"orca": 0.25, "models/orca-1": 0.25, "models/onlinerl-1": 0.45, "models/indigo-1": 0.01}
     two |= {name: 0.05 for name in two if PLACES[name].startswith("BC")}
     for claim in judged(LEARNED, league(PAPERS_LEARNED, two)):
@@ -84,8 +83,8 @@ def test_the_papers_own_numbers_bear_out_its_claims() -> None:
 
 
 def test_the_first_is_ahead_of_all_but_the_other_of_ours() -> None:
-    one = {"models/sagecc-1": 0.4, f"models/{BEST_POLICY}": 0.9, "vegas": 0.3, "cdg": 0.1}
-    two = {"models/sagecc-1": 0.1, f"models/{BEST_POLICY}": 0.1, "vegas": 0.0, "cdg": 0.2}
+    one = {OWN: 0.4, f"models/{BEST_POLICY}": 0.9, "vegas": 0.3, "cdg": 0.1}
+    two = {OWN: 0.1, f"models/{BEST_POLICY}": 0.1, "vegas": 0.0, "cdg": 0.2}
     judgements = {claim["says"]: claim["verdicts"] for claim in judged(DELAY, league(one, two))}
     assert [verdict["holds"] for verdict in judgements["Sage is first in Set I"]] == [True, True]
     assert [verdict["holds"] for verdict in judgements["Sage is first in Set II too"]] == [False, False]
@@ -97,19 +96,19 @@ def test_the_first_is_ahead_of_all_but_the_other_of_ours() -> None:
     [({f"models/{BEST_POLICY}": 0.9}, True), ({}, False), ({f"models/{BEST_POLICY}": 0.9, "vivace": 0.8}, False)],
 )
 def test_orca_is_second_behind_one_of_ours_alone(ahead: Rates, holds: bool) -> None:
-    rest = {"models/sagecc-1": 0.1, f"models/{BEST_POLICY}": 0.1, "vivace": 0.1, "models/astraea-1": 0.95}
+    rest = {OWN: 0.1, f"models/{BEST_POLICY}": 0.1, "vivace": 0.1, "models/astraea-1": 0.95}
     rates = {"orca": 0.6, "models/orca-1": 0.7, **rest, **ahead}
     assert verdicts(LEARNED, "Orca is second", rates, rates) == {"orca": holds, "models/orca-1": holds}
 
 
 def test_about_half_needs_something_to_be_half() -> None:
-    one = {"models/sagecc-1": 0.4, "orca": 0.2, "models/orca-1": 0.0}
+    one = {OWN: 0.4, "orca": 0.2, "models/orca-1": 0.0}
     held = verdicts(LEARNED, "in Set II Orca wins about half", one, one)
-    assert held == {"models/sagecc-1 to orca": True, "models/sagecc-1 to models/orca-1": False}
+    assert held == {f"{OWN} to orca": True, f"{OWN} to models/orca-1": False}
 
 
 def test_an_unbalanced_scheme_is_high_in_one_set_and_low_in_the_other() -> None:
-    high = {"models/onlinerl-1": 0.9, "vivace": 0.5, "orca": 0.4, "models/sagecc-1": 0.1}
+    high = {"models/onlinerl-1": 0.9, "vivace": 0.5, "orca": 0.4, OWN: 0.1}
     low = {**high, "models/onlinerl-1": 0.0}
     assert verdicts(LEARNED, "OnlineRL", low, high) == {"models/onlinerl-1": True}
     assert verdicts(LEARNED, "OnlineRL", high, low) == {"models/onlinerl-1": False}
@@ -117,25 +116,25 @@ def test_an_unbalanced_scheme_is_high_in_one_set_and_low_in_the_other() -> None:
 
 
 def test_the_last_three() -> None:
-    rates = {"models/sagecc-1": 0.9, "orca": 0.5, "models/indigo-1": 0.3, "vivace": 0.2, "models/aurora-1": 0.1}
+    rates = {OWN: 0.9, "orca": 0.5, "models/indigo-1": 0.3, "vivace": 0.2, "models/aurora-1": 0.1}
     assert verdicts(LEARNED, "Indigo is among the last", rates, rates) == {"models/indigo-1": True}
     more = {**rates, "bc": 0.0}
     assert verdicts(LEARNED, "Indigo is among the last", more, more) == {"models/indigo-1": False}
 
 
 def test_a_ranking_is_alike_where_nine_pairs_of_ten_keep_their_order() -> None:
-    rates = {"models/sagecc-1": 0.5, "vegas": 0.4, "c2tcp": 0.3, "bbr2": 0.2, "copa": 0.1}
+    rates = {OWN: 0.5, "vegas": 0.4, "c2tcp": 0.3, "bbr2": 0.2, "copa": 0.1}
     swapped = {**rates, "vegas": 0.3, "c2tcp": 0.4}
     reversed_ = dict(zip(rates, sorted(rates.values()), strict=True))
     assert verdicts(DELAY, "alpha 3", rates, rates, swapped) == {"Set I": True}
     assert verdicts(DELAY, "alpha 3", rates, rates, reversed_) == {"Set I": False}
     assert verdicts(DELAY, "a margin", rates, rates, rates, reversed_) == {"Set I": False, "Set II": True}
-    assert verdicts(DELAY, "the order with alpha 3", rates, rates, swapped) == {"models/sagecc-1": True}
-    assert verdicts(DELAY, "the order with alpha 3", rates, rates, reversed_) == {"models/sagecc-1": False}
+    assert verdicts(DELAY, "the order with alpha 3", rates, rates, swapped) == {OWN: True}
+    assert verdicts(DELAY, "the order with alpha 3", rates, rates, reversed_) == {OWN: False}
 
 
 def test_nothing_is_said_of_who_does_not_play() -> None:
-    rates = {"models/sagecc-1": 0.5, f"models/{BEST_POLICY}": 0.4, "vivace": 0.3}
+    rates = {OWN: 0.5, f"models/{BEST_POLICY}": 0.4, "vivace": 0.3}
     named = {c["says"]: [verdict["who"] for verdict in c["verdicts"]] for c in judged(LEARNED, league(rates, rates))}
     assert [says for says, who in named.items() if not who] == [
         says for says in named if any(name in says for name in ("BC", "Orca", "OnlineRL", "Indigo"))
@@ -170,7 +169,7 @@ def test_rules_decide_who_wins() -> None:
 
 
 def test_rivals_play_where_their_folders_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*OURS, "models/indigo-1"):
+    for name in (*STAND_INS, "models/indigo-1"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.setattr(
         rival_leagues, "policies_of", lambda _, names, __: {name: Path("trained") / name for name in names}
@@ -182,12 +181,12 @@ def test_rivals_play_where_their_folders_are(tmp_path: Path, monkeypatch: pytest
         monkeypatch.delenv(variable, raising=False)
     assert players(["small"])["bc"] is None
     found = players(["small", "heldout"])
-    assert {name for name in found if name.startswith("models/")} == {*OURS, "models/indigo-1"}
+    assert {name for name in found if name.startswith("models/")} == {*STAND_INS, "models/indigo-1"}
     assert found["models/indigo-1"] == f"{POLICY_PREFIX}models/indigo-1"
     assert found["bc"] == f"{POLICY_PREFIX}trained/bc"
     assert found["bcv2"] is None
     assert found["copa"] == "copa" and not {"orca", "sage"} & found.keys()
-    assert {found[name] for name in OURS} == set(POLICIES)
+    assert {found[name] for name in STAND_INS} == {POLICY_PREFIX + name for name in STAND_INS}
 
 
 def test_a_profile_is_played_alone_and_the_others_stay(
@@ -218,7 +217,7 @@ def test_a_profile_is_played_alone_and_the_others_stay(
 
 @pytest.mark.parametrize("rivals", [(), RIVALS])
 def test_the_page_stands_with_and_without_rivals(rivals: tuple[str, ...], tmp_path: Path) -> None:
-    schemes = dict.fromkeys([*LEAGUES[DELAY], "vivace", *rivals, *CLONES], 1.0) | {"models/sagecc-1": 1.3}
+    schemes = dict.fromkeys([*LEAGUES[DELAY], "vivace", *rivals, *CLONES], 1.0) | {OWN: 1.3}
     later = result(scores(schemes))
     earlier = result(scores({name: rate for name, rate in schemes.items() if name not in rivals}))
     content = json.loads(json.dumps({"result": told({"small": earlier, "heldout": later})}))
@@ -234,6 +233,6 @@ def test_the_page_stands_with_and_without_rivals(rivals: tuple[str, ...], tmp_pa
     assert (found["rate_indigo_1"].strip() == "not played yet") != bool(rivals)
     assert ("| indigo-1 | 27.6 % | - | - |" in found["learned_standings"]) == bool(rivals)
     assert "| bc-top3 | 8.2 % | " in found["learned_standings"]
-    assert "| **sagecc-1** | 48.5 % | 1: 100.0 % |" in found["delay_standings"]
+    assert "| **sagecc-12** | 48.5 % | 1: 100.0 % |" in found["delay_standings"]
     rival_leagues.draw(later[LEARNED]["standings"], tmp_path / "league.png")
     assert (tmp_path / "league.png").stat().st_size > 10_000

@@ -10,15 +10,15 @@ import pytest
 
 from evidence import kept
 from evidence.leagues.rival_seeds import OWN, RIVALS, places, rivals, together
-from evidence.leagues.sage_claims import LEARNED
 from evidence.machine import RESULTS
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from scripts.templates import ROOT, texts
 from tests.evidence.test_rival_leagues import scores
 
 
 def test_a_place_is_among_the_rivals_without_the_policy_that_comes_along() -> None:
-    found = places(scores({"orca": 1.0, "vivace": 0.5, "own": 0.99, OWN: 5.0}), "own")
+    found = places(scores({"orca": 1.0, "vivace": 0.5, "own": 0.99, OWN[0]: 5.0}), "own")
     assert found["I"] == {
         "rank": 1, "winning_rate": 1.0, "low": 1.0, "high": 1.0, "players": 3,
         "best": {"scheme": "orca", "winning_rate": 1.0},
@@ -41,18 +41,19 @@ def test_the_mean_over_seeds_has_an_interval() -> None:
     assert (of["low"], of["high"]) == pytest.approx((0.51 - 12.706 * 0.01, 0.51 + 12.706 * 0.01), abs=1e-4)
 
 
-def test_the_seed_that_comes_along_stands_as_in_the_rivals_own_league() -> None:
+@pytest.mark.kernel
+def test_the_seed_that_ships_stands_as_its_kept_plays_have_it() -> None:
     """Its file is that of the recipe's first seed, so two studies that play it say the same."""
     saved = json.loads((RESULTS / "rival_seeds.json").read_text())
-    first = saved["result"]["recipes"][0]["runs"][0]
-    leagues = json.loads((RESULTS / "rival_leagues.json").read_text())["result"]["profiles"]
-    for profile, sets in first["profiles"].items():
-        rows = leagues[profile][LEARNED]["standings"]
-        for name, of in sets.items():
-            row = next(r for r in rows if (r["set"], r["scheme"], r["alpha"], r["margin"]) == (name, OWN, 2.0, 0.1))
-            assert (of["rank"], of["winning_rate"]) == (row["rank"], row["winning_rate"])
+    recipes = {of["recipe"]: of for of in saved["result"]["recipes"]}
+    for recipe in (SAFEST_POLICY, BEST_POLICY):
+        own = f"models/{recipe}"
+        for profile, sets in recipes[recipe]["runs"][0]["profiles"].items():
+            found = places(rivals(profile, [*RIVALS, own]).scores, own)
+            for name, of in sets.items():
+                assert (of["rank"], of["winning_rate"]) == (found[name]["rank"], found[name]["winning_rate"])
     page = texts(ROOT / "evidence" / "leagues" / "rival_seeds.md.j2", saved)["rival_seeds"]
     recipe = saved["result"]["recipes"][0]
-    places = ", ".join(map(str, sorted(run["profiles"]["small"]["I"]["rank"] for run in recipe["runs"])))
+    ranks = ", ".join(map(str, sorted(run["profiles"]["small"]["I"]["rank"] for run in recipe["runs"])))
     assert f"| {100 * recipe['over_seeds']['small']['I']['winning_rate']:.1f} % [" in page
-    assert f"] | {places} |" in page
+    assert f"] | {ranks} |" in page

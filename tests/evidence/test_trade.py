@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from evidence.leagues.trade import LEAGUE, RECIPES, points, trade_figure
 from evidence.paper import SEEDS
 from evidence.training.runs import seed_name
@@ -28,6 +31,6 @@ def test_the_picture_has_a_line_of_means_over_the_weights() -> None:
     alone, company, met = trade_figure(ROWS).axes
     for axes, means in ((alone, (0.35, 0.5, 0.65, 0.8)), (company, (0.05, 0.2, 0.35, 0.5)), (met, (1, 4, 7, 10))):
         line = axes.get_lines()[0]
-        assert list(line.get_xdata()) == [0.5, 1, 2, 4]
-        assert [round(float(value), 3) for value in line.get_ydata()] == list(means)
+        assert np.asarray(line.get_xdata()).tolist() == [0.5, 1, 2, 4]
+        assert np.asarray(line.get_ydata()) == pytest.approx(means)
     assert met.get_ylim() == (0, len(CONDITIONS))
