@@ -14,7 +14,6 @@ from typing import Any
 
 import polars as pl
 
-from evidence.behaviour.policies import LONG, played
 from evidence.kept import Contest, contest
 from evidence.machine import KERNEL, save
 from sagecc.cli import errors_in_one_line
@@ -36,7 +35,6 @@ OURS = (f"models/{POOL_POLICY}", f"models/{BEST_POLICY}")
 CACHE = Path(".cache/bench-orca")
 AGAINST = "cubic"
 PICTURE = Path("docs/img/learned.svg")
-LATENCIES_MS = (0, 10)
 
 
 def main() -> None:
@@ -70,7 +68,6 @@ def main() -> None:
             "goodput": {profile: goodputs(of, TRAINED) for profile, of in leagues.items()},
             "alone": against(windows.filter(pl.col("set") == "I")),
             "shared": shares(windows.filter(pl.col("set") == "II")),
-            "latency": [{"latency_ms": late, **played(orca, LONG, latency_ms=late)} for late in LATENCIES_MS],
         },
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evidence import kept
-from evidence.leagues.rival_seeds import OWN, RIVALS, places, rivals, together
+from evidence.leagues.rival_seeds import OWN, RECIPES, RIVALS, places, rivals, together
 from evidence.machine import RESULTS
 from sagecc.common.errors import SageccError
 from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
@@ -57,3 +57,10 @@ def test_the_seed_that_ships_stands_as_its_kept_plays_have_it() -> None:
     ranks = ", ".join(map(str, sorted(run["profiles"]["small"]["I"]["rank"] for run in recipe["runs"])))
     assert f"| {100 * recipe['over_seeds']['small']['I']['winning_rate']:.1f} % [" in page
     assert f"] | {ranks} |" in page
+
+
+def test_every_seed_is_first_in_heldout_as_the_pages_say() -> None:
+    saved = json.loads((RESULTS / "rival_seeds.json").read_text())["result"]["recipes"]
+    assert [of["recipe"] for of in saved] == list(RECIPES)
+    ranks = {of["rank"] for recipe in saved for run in recipe["runs"] for of in run["profiles"]["heldout"].values()}
+    assert ranks == {1}
