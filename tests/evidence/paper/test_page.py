@@ -40,7 +40,7 @@ def test_a_figure_half_made_says_what_is_missing(tmp_path: Path) -> None:
     keep_runs(tmp_path / "runs.jsonl", "top", (0.2,), (0.1,))
     write_runs(tmp_path / "runs.jsonl", {"version": RESULT_VERSION, "name": "top-1", "failure": "training diverged"})
     text = filled(tmp_path)["fig_15"]
-    assert "| model | seeds | Set I | Set II |" in text
+    assert "| model | seeds | `small` I | `small` II |" in text
     assert "| all of it | 3 | 50.0 % [25.2, 74.8] | 10.0 % [10.0, 10.0] |" in text
     assert "| Sage-Top | 1 | 20.0 % | 10.0 % |" in text
     assert "Not there yet: top-2, top4, top4-1, top4-2 (`make paper-figures FIGURE=fig-15`)." in text
@@ -50,15 +50,19 @@ def test_a_figure_half_made_says_what_is_missing(tmp_path: Path) -> None:
     assert "![" not in text
 
 
-def test_variants_of_the_offline_recipe_stand_below_and_are_counted(tmp_path: Path) -> None:
+def test_variants_of_the_offline_recipe_have_columns_and_are_counted(tmp_path: Path) -> None:
+    keep_runs(tmp_path / "runs.jsonl", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
+    keep_runs(tmp_path / "runs.jsonl", "top", (0.2,), (0.1,))
+    keep_runs(tmp_path / "runs.jsonl", "top4", (0.2,), (0.1,))
     keep_runs(tmp_path / "runs.jsonl", "sagecc-12", (0.9, 0.9, 0.9), (0.5, 0.5, 0.5))
     keep_runs(tmp_path / "variants.jsonl", "offline-top", (0.7, 0.7, 0.7), (0.3, 0.3, 0.3))
     found = filled(tmp_path)
-    assert "| Sage-Top | 3 | 70.0 % [70.0, 70.0] | 30.0 % [30.0, 30.0] |" in found["fig_15"]
-    assert "over Sage-Top: **yes**" in found["fig_15"]
+    assert "| model | seeds | `small` I | `small` II | `sagecc-12` I | `sagecc-12` II |" in found["fig_15"]
+    assert "| Sage-Top | 1 | 20.0 % | 10.0 % | 70.0 % [70.0, 70.0] | 30.0 % [30.0, 30.0] |" in found["fig_15"]
+    assert "| Sage-Top4 | 1 | 20.0 % | 10.0 % | - | - |" in found["fig_15"]
+    assert "not sufficient” | over Sage-Top: **in the mean** | over Sage-Top: **yes** |" in found["fig_15"]
     assert "Not there yet: offline-top4, offline-top4-1, offline-top4-2 (`make variants`)." in found["fig_15"]
-    assert "Not made yet" in found["fig_15"]
-    assert "| 15 | 1 | 1 | 0 | 0 | 0 |" in found["paper_findings"]
+    assert "| 15 | 3 |" in found["paper_findings"]
 
 
 def test_every_variant_of_the_offline_recipe_is_in_its_plan() -> None:
@@ -73,7 +77,7 @@ def test_whole_figures(tmp_path: Path) -> None:
         (tmp_path / picture(name)).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / picture(name)).touch()
     found = filled(tmp_path)
-    assert f"Not there yet: small-2, {IN_LABS}-1, {IN_LABS}-2 (" in found["fig_7"]
+    assert f"Not there yet: small-2, {OFFLINE}, {OFFLINE}-1, {OFFLINE}-2, {IN_LABS}-1, {IN_LABS}-2 (" in found["fig_7"]
     assert "| 7 | 6 | 3 | 0 | 3 | 0 |" in found["paper_findings"]
     for name in ("fig-7", "fig-11", "fig-13", "fig-16"):
         text = found[name.replace("-", "_")]
