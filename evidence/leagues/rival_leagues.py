@@ -65,7 +65,7 @@ def players(profiles: Iterable[str]) -> dict[str, str | None]:
     """
     networks = {profile: profile_set(profile) for profile in profiles}
     new = [name for name in CLONES if not all(is_kept(of, networks[of], name, KERNEL) for of in networks)]
-    clones = policies_of(read_plan(RUNS), new, KERNEL) if new else {}
+    clones = policies_of(read_plan(RUNS), new, KERNEL)
     policies: dict[str, str | None] = {}
     for name in dict.fromkeys(name for names in LEAGUES.values() for name in names):
         if name in VARIABLES:

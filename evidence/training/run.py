@@ -249,7 +249,7 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
     """
     pools: dict[Path, CompiledPool] = {}
     folders = {}
-    for run in plan.chosen(tuple(names)):
+    for run in plan.chosen(tuple(names)) if names else ():
         source, folder = source_of(run, kernel, pools), ARTEFACTS / run.name
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as holding:

@@ -406,6 +406,7 @@ def test_a_meter_counts_what_its_process_started_and_still_runs() -> None:
 
 
 def test_policies_are_trained_once_without_being_judged(machinery: Machinery) -> None:
+    assert harness.policies_of(plan("one", "two"), (), Path("kernel")) == {}
     found = harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))
     assert found == {"two": ARTEFACTS / "two/policy"}
     assert machinery.trained == [(5, 1)]
