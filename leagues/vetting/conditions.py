@@ -152,12 +152,12 @@ def _disturbed(label: str, mbps: float, link: Mapping[str, object], back: Mappin
     return VettedNetwork(f"{label}, {mbps:g} Mbps", changed, undisturbed=plain)
 
 
-def _thinned(mbps: float, acks: int) -> VettedNetwork:
+def _narrow(mbps: float, acks: int, filters: bool) -> VettedNetwork:
     """Return a way back that carries one of so many ACKs, where a receiver sends one for two packets."""
     back = {
         "rates": (RateStep(0, mbps * ACK_BYTES / (2 * MTU_BYTES) / acks),),
         "queue_packets": ACKS_QUEUE_PKTS,
-        "ack_filter": True,
+        "ack_filter": filters,
     }
     return _disturbed(f"1 of {acks}", mbps, {}, back)
 
@@ -266,11 +266,21 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
                 "ack-thinning",
                 "gets 1 of 8 ACKs",
                 "of without",
-                tuple(_thinned(mbps, 8) for mbps in (12, 48)),
+                tuple(_narrow(mbps, 8, filters=True) for mbps in (12, 48)),
                 goodput_mbps,
                 0.8,
                 least=True,
                 against="undisturbed",
+            ),
+            Condition(
+                "ack-queue",
+                "has a full way back",
+                "of Cubic's",
+                tuple(_narrow(mbps, 8, filters=False) for mbps in (12, 48)),
+                goodput_mbps,
+                0.8,
+                least=True,
+                against="cubic",
             ),
             Condition(
                 "receive-window",
