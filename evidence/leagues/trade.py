@@ -25,7 +25,7 @@ from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import SAFEST_POLICY
-from sagecc.leagues.plots import HEURISTIC, POLICY, save_figure, style
+from sagecc.leagues.plots import HEURISTIC, POLICY, SHADE, save_figure, style
 from sagecc.leagues.vetting.conditions import CONDITIONS
 from sagecc.leagues.vetting.suite import vet
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -36,18 +36,26 @@ RECIPES: Mapping[str, float] = {"trade-half": 0.5, "trade-1": 1, SAFEST_POLICY: 
 """What the added sets' windows weigh in each recipe, those of Sets I and II at 1."""
 LEAGUE = "heldout"
 PICTURE = Path("docs/img/trade.svg")
-PANELS = {"I": "winning rate alone", "II": "winning rate next to Cubic", "met": f"conditions met, of {len(CONDITIONS)}"}
+SHARES = "cubics-most"
+"""The condition whose value tells what is taken from others."""
+PANELS = {
+    "I": "winning rate alone",
+    "II": "winning rate next to Cubic",
+    "met": f"conditions met, of {len(CONDITIONS)}",
+    "shares": "most fair shares next to Cubics",
+}
+TOPS = {"I": 1, "II": 1, "met": len(CONDITIONS), "shares": 4}
 
 
-def points(results: Mapping[str, Any], met: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return a row for each seed of RECIPES: the weight, its winning rates by set, and how many conditions it meets.
+def points(results: Mapping[str, Any], vetted: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """Return a row for each seed of RECIPES: the weight, its winning rates by set, and what `vet` says of it.
 
     Args:
         results: those of the runs, by name.
-        met: conditions that each meets, by name.
+        vetted: by name, how many conditions each meets, and its value of SHARES.
     """
     return [
-        {"name": name, "weight": weight, "seed": seed, "met": met[name]}
+        {"name": name, "weight": weight, "seed": seed, **vetted[name]}
         | {kind: results[name]["leagues"][LEAGUE][kind]["policy"]["winning_rate"] for kind in ("I", "II")}
         for recipe, weight in RECIPES.items()
         for seed in SEEDS
@@ -59,9 +67,9 @@ def trade_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw each seed's winning rates and conditions over the weight, with the lines of their means."""
     weights = sorted({row["weight"] for row in rows})
     with style():
-        figure = Figure(figsize=(11.5, 3.6), layout="constrained")
+        figure = Figure(figsize=(11.5, 3.2), layout="constrained")
         for axes, (key, title) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
-            colour = HEURISTIC if key == "met" else POLICY
+            colour = POLICY if key in ("I", "II") else HEURISTIC
             means = [fmean(row[key] for row in rows if row["weight"] == weight) for weight in weights]
             axes.plot(weights, means, color=colour, linewidth=1.6)
             axes.plot([row["weight"] for row in rows], [row[key] for row in rows], "o", color=colour, markersize=4)
@@ -69,22 +77,25 @@ def trade_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
             axes.set_xticks(weights, [f"{weight:g}" for weight in weights])
             axes.set_xlabel("weight of the added sets")
             axes.set_title(title)
-            if key == "met":
-                axes.set_ylim(0, len(CONDITIONS))
+            axes.set_ylim(0, TOPS[key])
+            if key == "shares":
+                axes.axhline(CONDITIONS[SHARES].limit, color=SHADE, linewidth=1, linestyle=":")
+            elif key == "met":
                 axes.yaxis.set_major_locator(MaxNLocator(integer=True))
             else:
-                axes.set_ylim(0, 1)
                 axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     return figure
 
 
-def _met(plan: Plan, names: Sequence[str]) -> dict[str, int]:
-    """Return how many conditions each run's policy meets."""
-    found = {}
+def _vetted(plan: Plan, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return how many conditions each run's policy meets, and its value of SHARES."""
+    found: dict[str, dict[str, float]] = {}
     for name, folder in policies_of(plan, names, KERNEL).items():
         scheme = f"{POLICY_PREFIX}{folder}"
         verdicts = vet(KERNEL, [scheme], list(CONDITIONS.values()), VETTED, usable_cores())[scheme]
-        found[name] = sum(each.met for each in verdicts)
+        (taken,) = (each.value for each in verdicts if each.condition.name == SHARES)
+        assert taken is not None, name
+        found[name] = {"met": sum(each.met for each in verdicts), "shares": taken}
     return found
 
 
@@ -94,8 +105,8 @@ def main() -> None:
     if failed := run_all(plan, (), KERNEL, usable_cores(), results_of(PLAN)):
         raise SageccError(f"{failed[0]}: its training failed")
     own = [seed_name(SAFEST_POLICY, seed) for seed in SEEDS]
-    met = _met(plan, list(plan.runs)) | _met(shipped, own)
-    rows = points(read_results(RESULTS) | read_results(results_of(PLAN)), met)
+    vetted = _vetted(plan, list(plan.runs)) | _vetted(shipped, own)
+    rows = points(read_results(RESULTS) | read_results(results_of(PLAN)), vetted)
     save(NAME, {"conditions": len(CONDITIONS), "rows": rows})
     save_figure(trade_figure(rows), PICTURE)
 
