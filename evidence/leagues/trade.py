@@ -39,10 +39,10 @@ PICTURE = Path("docs/img/trade.svg")
 SHARES = "cubics-most"
 """The condition whose value tells what is taken from others."""
 PANELS = {
-    "I": "winning rate alone",
-    "II": "winning rate next to Cubic",
-    "met": f"conditions met, of {len(CONDITIONS)}",
-    "shares": "most fair shares next to Cubics",
+    "I": "wins alone",
+    "II": "wins next to Cubic",
+    "met": f"conditions met of {len(CONDITIONS)}",
+    "shares": "fair shares it takes",
 }
 TOPS = {"I": 1, "II": 1, "met": len(CONDITIONS), "shares": 4}
 
