@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -38,8 +38,8 @@ SET = "vetting"
 RTT_MS = 40
 RATES_MBPS = (12, 48, 192)
 QUEUES_BDP = (0.5, 1, 4)
-SETTLED_S = 10.0
-"""From when on a run is scored."""
+SETTLED_S, DURATION_S = 10.0, 30.0
+"""From when on a run is scored, and until when where nothing else is said."""
 ACK_BYTES = 52
 """Of an ACK that carries a timestamp, on the link."""
 ACKS_QUEUE_PKTS = 100
@@ -50,6 +50,12 @@ LEAST_QUEUE_PKTS = 10
 Against = Literal["nothing", "undisturbed", "cubic", "bbr", "twice cubic"]
 """Nothing; the scheme's own number without the disturbance, Cubic's or BBR's in the same network, which it is divided
 by; or twice Cubic's, which is taken off."""
+
+
+KEPT = 0.8
+"""Share of a goodput that a scheme must keep."""
+OF: Mapping[str, str] = MappingProxyType({"undisturbed": "of without", "cubic": "of Cubic's", "bbr": "of BBR's"})
+"""Unit of such a share, by what it is against."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class Condition:
 
 
 def _network(
-    mbps: float, rtt_ms: float = RTT_MS, queue_bdp: float = 1, duration_s: float = 30, cross: Sequence[str] = ()
+    mbps: float, rtt_ms: float = RTT_MS, queue_bdp: float = 1, duration_s: float = DURATION_S, cross: Sequence[str] = ()
 ) -> Environment:
     limit = max(queue_bytes(mbps, rtt_ms, queue_bdp), LEAST_QUEUE_PKTS * MTU_BYTES)
     return dumbbell(
@@ -172,7 +178,7 @@ def _small_window(mbps: float) -> VettedNetwork:
 
 def _pausing(mbps: float, pause_s: float, period_s: float) -> VettedNetwork:
     """Return an application that pauses from SETTLED_S on."""
-    begins_s = (SETTLED_S + period_s * number for number in range(round((30 - SETTLED_S) / period_s)))
+    begins_s = (SETTLED_S + period_s * number for number in range(round((DURATION_S - SETTLED_S) / period_s)))
     pauses_s = tuple((begin_s, round(begin_s + pause_s, 3)) for begin_s in begins_s)
     return _flow(f"{pause_s:g} of {period_s:g} s", mbps, Flow(pauses_s=pauses_s))
 
@@ -185,6 +191,14 @@ def _cellular() -> VettedNetwork:
 def _satellite() -> VettedNetwork:
     plain = _network(42, rtt_ms=800, duration_s=60)
     return VettedNetwork("satellite", replace(plain, links=(replace(plain.links[0], loss=0.0074),)))
+
+
+def _keeps_goodput(
+    name: str, says: str, against: Against, networks: Iterable[VettedNetwork], unit: str = "", driven: bool = False
+) -> Condition:
+    """Return the condition of at least KEPT of the goodput that it is held against; its unit tells what that is."""
+    unit = unit or OF[against]
+    return Condition(name, says, unit, tuple(networks), goodput_mbps, KEPT, least=True, against=against, driven=driven)
 
 
 _OUTAGES = tuple(_outage(mbps, queue, s) for mbps in RATES_MBPS for queue in QUEUES_BDP for s in (1, 3, 10, 30))
@@ -221,101 +235,56 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
                 "bbrs-least", "gets its share of 1 to 3 BBRs", "fair shares", _BBRS, fair_shares, 0.5, least=True
             ),
             Condition("bbrs-most", "leaves 1 to 3 BBRs theirs", "fair shares", _BBRS, fair_shares, 2, least=False),
-            Condition(
+            _keeps_goodput(
                 "late",
                 "decides 5 to 50 ms late",
-                "of in time",
-                tuple(_late(ms, mbps) for ms in (5, 20, 50) for mbps in (12, 48)),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="undisturbed",
+                "undisturbed",
+                (_late(ms, mbps) for ms in (5, 20, 50) for mbps in (12, 48)),
+                unit="of in time",
                 driven=True,
             ),
-            Condition(
+            _keeps_goodput(
                 "random-loss",
                 "loses 1 % at random",
-                "of BBR's",
-                tuple(_disturbed("1 %", mbps, {"loss": 0.01}, {}) for mbps in (12, 24, 48)),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="bbr",
+                "bbr",
+                (_disturbed("1 %", mbps, {"loss": 0.01}, {}) for mbps in (12, 24, 48)),
             ),
-            Condition(
+            _keeps_goodput(
                 "jitter",
                 "has jitter of 1 or 15 ms in its ACKs",
-                "of without",
-                tuple(_disturbed(f"{ms} ms", mbps, {}, {"jitter_ms": ms}) for ms in (1, 15) for mbps in (12, 48)),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="undisturbed",
+                "undisturbed",
+                (_disturbed(f"{ms} ms", mbps, {}, {"jitter_ms": ms}) for ms in (1, 15) for mbps in (12, 48)),
             ),
-            Condition(
+            _keeps_goodput(
                 "ack-loss",
                 "loses 10 % of its ACKs",
-                "of without",
-                tuple(_disturbed("10 %", mbps, {}, {"loss": 0.1}) for mbps in (12, 48)),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="undisturbed",
+                "undisturbed",
+                (_disturbed("10 %", mbps, {}, {"loss": 0.1}) for mbps in (12, 48)),
             ),
-            Condition(
+            _keeps_goodput(
                 "ack-thinning",
                 "gets 1 of 8 ACKs",
-                "of without",
-                tuple(_narrow(mbps, 8, filters=True) for mbps in (12, 48)),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="undisturbed",
+                "undisturbed",
+                (_narrow(mbps, 8, filters=True) for mbps in (12, 48)),
             ),
-            Condition(
-                "ack-queue",
-                "has a full way back",
-                "of Cubic's",
-                tuple(_narrow(mbps, 8, filters=False) for mbps in (12, 48)),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="cubic",
+            _keeps_goodput(
+                "ack-queue", "has a full way back", "cubic", (_narrow(mbps, 8, filters=False) for mbps in (12, 48))
             ),
-            Condition(
+            _keeps_goodput(
                 "receive-window",
                 "has a receiver that takes half a BDP",
-                "of Cubic's",
-                tuple(_small_window(mbps) for mbps in (12, 48)),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="cubic",
+                "cubic",
+                (_small_window(mbps) for mbps in (12, 48)),
             ),
-            Condition(
+            _keeps_goodput(
                 "pauses",
                 "has an application that pauses",
-                "of Cubic's",
-                tuple(_pausing(mbps, *each) for each in ((0.2, 1), (1, 5)) for mbps in (12, 48)),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="cubic",
+                "cubic",
+                (_pausing(mbps, *each) for each in ((0.2, 1), (1, 5)) for mbps in (12, 48)),
             ),
-            Condition(
-                "rate", "has 0.02 Mbps to 1 Gbps", "of Cubic's", _SLOW, goodput_mbps, 0.8, least=True, against="cubic"
-            ),
-            Condition("rtt", "has 1 ms to 1 s", "of Cubic's", _RTTS, goodput_mbps, 0.8, least=True, against="cubic"),
-            Condition(
-                "wireless",
-                "has a cellular or a satellite link",
-                "of Cubic's",
-                (_cellular(), _satellite()),
-                goodput_mbps,
-                0.8,
-                least=True,
-                against="cubic",
-            ),
+            _keeps_goodput("rate", "has 0.02 Mbps to 1 Gbps", "cubic", _SLOW),
+            _keeps_goodput("rtt", "has 1 ms to 1 s", "cubic", _RTTS),
+            _keeps_goodput("wireless", "has a cellular or a satellite link", "cubic", (_cellular(), _satellite())),
             Condition(
                 "loss",
                 "loses little alone",
