@@ -458,22 +458,30 @@ static void receive_more(const struct flow *flow)
 		epoll_ctl(poller, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static void set_timer(__u64 at_ns, enum event event, __u32 flow)
+static int new_timer(void)
+{
+	return must(timerfd_create(CLOCK_MONOTONIC, 0), "timerfd");
+}
+
+static void arm(int fd, __u64 at_ns)
 {
 	struct itimerspec when = { .it_value = { at_ns / 1000000000, at_ns % 1000000000 } };
-	int fd = must(timerfd_create(CLOCK_MONOTONIC, 0), "timerfd");
 
 	must(timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL), "timerfd");
+}
+
+static void set_timer(__u64 at_ns, enum event event, __u32 flow)
+{
+	int fd = new_timer();
+
+	arm(fd, at_ns);
 	watch(fd, EPOLLIN | EPOLLONESHOT, event, flow);
 }
 
-/* Wait for the application's next change, if there is one. */
+/* Wait for the application's next change. */
 static void await_turn(const struct flow *flow, __u64 epoch_ns)
 {
-	__u64 at_ns = flow->silent ? flow->pause->until_ns : flow->pause->from_ns;
-	struct itimerspec when = { .it_value = { (epoch_ns + at_ns) / 1000000000, (epoch_ns + at_ns) % 1000000000 } };
-
-	must(timerfd_settime(flow->turns, TFD_TIMER_ABSTIME, &when, NULL), "timerfd");
+	arm(flow->turns, epoch_ns + (flow->silent ? flow->pause->until_ns : flow->pause->from_ns));
 }
 
 static void turn(struct flow *flow, __u64 epoch_ns)
@@ -526,7 +534,7 @@ static void run(const struct lab_layout *e, const int *nodes)
 		if (e->flows[i].stop_ns < e->head->duration_ns)
 			set_timer(epoch_ns + e->flows[i].stop_ns + STOP_AFTER_NS, EVENT_STOP, i);
 		if (flows[i].pause) {
-			flows[i].turns = must(timerfd_create(CLOCK_MONOTONIC, 0), "timerfd");
+			flows[i].turns = new_timer();
 			await_turn(&flows[i], epoch_ns);
 			watch(flows[i].turns, EPOLLIN, EVENT_TURN, i);
 		}

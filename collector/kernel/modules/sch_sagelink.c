@@ -14,7 +14,6 @@
 #include <linux/ip.h>
 #include <linux/math64.h>
 #include <linux/module.h>
-#include <linux/tcp.h>
 #include <net/tcp.h>
 
 #include "link_queue.h"
