@@ -15,7 +15,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from evidence.leagues.vetting import RUNS as VETTED
+from evidence.leagues.vetting import vetted
 from evidence.machine import KERNEL, save
 from evidence.paper import SEEDS
 from evidence.training.run import RUNS, policies_of, run_all
@@ -27,7 +27,6 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import SAFEST_POLICY
 from sagecc.leagues.plots import HEURISTIC, POLICY, SHADE, save_figure, style
 from sagecc.leagues.vetting.conditions import CONDITIONS
-from sagecc.leagues.vetting.suite import vet
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 NAME = "trade"
@@ -47,15 +46,15 @@ PANELS = {
 TOPS = {"I": 1, "II": 1, "met": len(CONDITIONS), "shares": 4}
 
 
-def points(results: Mapping[str, Any], vetted: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def points(results: Mapping[str, Any], said: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """Return a row for each seed of RECIPES: the weight, its winning rates by set, and what `vet` says of it.
 
     Args:
         results: those of the runs, by name.
-        vetted: by name, how many conditions each meets, and its value of SHARES.
+        said: by name, how many conditions each meets, and its value of SHARES.
     """
     return [
-        {"name": name, "weight": weight, "seed": seed, **vetted[name]}
+        {"name": name, "weight": weight, "seed": seed, **said[name]}
         | {kind: results[name]["leagues"][LEAGUE][kind]["policy"]["winning_rate"] for kind in ("I", "II")}
         for recipe, weight in RECIPES.items()
         for seed in SEEDS
@@ -87,12 +86,11 @@ def trade_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def _vetted(plan: Plan, names: Sequence[str]) -> dict[str, dict[str, float]]:
+def _said(plan: Plan, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return how many conditions each run's policy meets, and its value of SHARES."""
     found: dict[str, dict[str, float]] = {}
     for name, folder in policies_of(plan, names, KERNEL).items():
-        scheme = f"{POLICY_PREFIX}{folder}"
-        verdicts = vet(KERNEL, [scheme], list(CONDITIONS.values()), VETTED, usable_cores())[scheme]
+        verdicts = vetted(f"{POLICY_PREFIX}{folder}")
         (taken,) = (each.value for each in verdicts if each.condition.name == SHARES)
         assert taken is not None, name
         found[name] = {"met": sum(each.met for each in verdicts), "shares": taken}
@@ -105,8 +103,8 @@ def main() -> None:
     if failed := run_all(plan, (), KERNEL, usable_cores(), results_of(PLAN)):
         raise SageccError(f"{failed[0]}: its training failed")
     own = [seed_name(SAFEST_POLICY, seed) for seed in SEEDS]
-    vetted = _vetted(plan, list(plan.runs)) | _vetted(shipped, own)
-    rows = points(read_results(RESULTS) | read_results(results_of(PLAN)), vetted)
+    said = _said(plan, list(plan.runs)) | _said(shipped, own)
+    rows = points(read_results(RESULTS) | read_results(results_of(PLAN)), said)
     save(NAME, {"conditions": len(CONDITIONS), "rows": rows})
     save_figure(trade_figure(rows), PICTURE)
 

@@ -35,7 +35,8 @@ def _row(verdict: Verdict, name: str) -> dict[str, Any]:
     return {"condition": verdict.condition.name, "scheme": name, **verdict.as_json()}
 
 
-def _vetted(scheme: str, runs: Path = RUNS) -> list[Verdict]:
+def vetted(scheme: str, runs: Path = RUNS) -> list[Verdict]:
+    """Return a scheme's verdicts on every condition; its runs are kept in a folder."""
     return vet(KERNEL, [scheme], list(CONDITIONS.values()), runs, usable_cores())[scheme]
 
 
@@ -43,19 +44,19 @@ def _cpu_minutes(scheme: str) -> float:
     """Return what the whole suite takes where no run is kept."""
     with TemporaryDirectory() as runs:
         start = CpuTime.now()
-        _vetted(scheme, Path(runs))
+        vetted(scheme, Path(runs))
         return CpuTime.now().since(start) / 60
 
 
 def main() -> None:
     """Train seeds that are not trained yet, measure and save."""
     conditions = list(CONDITIONS.values())
-    rows = [_row(each, name) for name, scheme in SCHEMES.items() for each in _vetted(scheme)]
+    rows = [_row(each, name) for name, scheme in SCHEMES.items() for each in vetted(scheme)]
     plan = read_plan(TRAININGS)
     seeds = []
     for recipe in RECIPES:
         for name, folder in policies_of(plan, plan.of_configuration(recipe), KERNEL).items():
-            seeds += [_row(each, name) | {"recipe": recipe} for each in _vetted(f"{POLICY_PREFIX}{folder}")]
+            seeds += [_row(each, name) | {"recipe": recipe} for each in vetted(f"{POLICY_PREFIX}{folder}")]
     about = [
         {
             "name": each.name,
