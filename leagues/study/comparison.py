@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
-from sagecc.leagues.claims import Measurement
+from sagecc.leagues.claims import NEGATIVE, POSITIVE, Bounds, Measurement
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.study.catalogue import experiment
 from sagecc.leagues.study.measures import LOGARITHMIC, mean_of
@@ -31,6 +31,9 @@ class Side:
     """Smallest and largest base RTT."""
     bandwidths_mbps: tuple[float, float] | None = None
     order: Order | None = None
+    case: str | None = None
+    flows: tuple[int, int] | None = None
+    """Fewest and most flows of the tested scheme."""
 
     def has(self, cell: Cell) -> bool:
         """Tell whether it averages over this cell."""
@@ -39,7 +42,16 @@ class Side:
             and _within(self.rtts_ms, cell.rtt_ms)
             and _within(self.bandwidths_mbps, cell.bandwidth_mbps)
             and self.order in (None, cell.order)
+            and self.case in (None, cell.case)
+            and _within(self.flows, cell.flows)
         )
+
+
+ABOVE, BELOW = POSITIVE, NEGATIVE
+"""Where the difference of a statement's sides lies."""
+
+Statement = tuple[str, Side, Bounds, Side | str | float]
+"""A sentence; where its left side lies; of its right side. A name is another scheme in the same cells."""
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the study and other papers conclude, as far as a number can tell whether it holds here."""
+"""What the study concludes, and the papers of its schemes, as far as a number can tell whether it holds here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sagecc.leagues.claims import NEGATIVE, POSITIVE, Bounds, Claim
-from sagecc.leagues.study.comparison import Comparison, Side
-
-ABOVE, BELOW = POSITIVE, NEGATIVE
-"""Where the difference of the sides lies."""
-
-Statement = tuple[str, Side, Bounds, Side | str | float]
-"""A sentence; where its left side lies; of its right side. A name is another scheme in the same cells."""
+from sagecc.leagues.claims import Claim
+from sagecc.leagues.study.comparison import ABOVE, BELOW, Comparison, Side, Statement
+from sagecc.leagues.study.paper_conclusions import PAPER_STATEMENTS
 
 _SHALLOW, _ONE, _DEEP = (0.2,), (1.0,), (4.0,)
 _TO_ONE, _FROM_ONE = (0.2, 1.0), (1.0, 4.0)
@@ -172,46 +167,8 @@ _STATEMENTS: Mapping[tuple[str, str, str], Sequence[Statement]] = {
         ("Cubic converges more slowly at 4 BDP than at 0.2 and 1", Side("Cubic", _DEEP), ABOVE, Side("Cubic", _TO_ONE)),
         ("BBRv3 converges more slowly at 4 BDP than at 0.2 and 1", Side("BBRv3", _DEEP), ABOVE, Side("BBRv3", _TO_ONE)),
     ],
-    ("Orca, 5.4, Fig. 12", "orca-12", "power_ratio"): [
-        ("Orca has more power than Cubic on one link", Side("Orca"), ABOVE, 1.0)
-    ],
-    ("Astraea, 5.1.1, Fig. 7", "astraea-7", "jain"): [
-        ("Astraea shares more evenly than Orca while flows come and go", Side("Astraea"), ABOVE, "Orca"),
-        ("Astraea shares more evenly than Cubic while flows come and go", Side("Astraea"), ABOVE, "Cubic"),
-    ],
-    ("Astraea, 5.2, Fig. 12", "astraea-6", "convergence_s"): [
-        ("Astraea converges faster than Orca", Side("Astraea"), BELOW, "Orca"),
-        ("Astraea converges faster than Vivace", Side("Astraea"), BELOW, "Vivace"),
-    ],
-    ("Astraea, 5.2, Fig. 12", "astraea-6", "stability_mbps"): [
-        ("Astraea is steadier than Orca once it has converged", Side("Astraea"), BELOW, "Orca"),
-        ("Astraea is steadier than Vivace once it has converged", Side("Astraea"), BELOW, "Vivace"),
-    ],
-    ("Astraea, 5.1.3, Fig. 9", "astraea-9", "jain"): [
-        ("Astraea's Jain index is above 0.95 over networks", Side("Astraea"), ABOVE, 0.95)
-    ],
-    ("Astraea, B.1, Fig. 19", "astraea-19", "utilisation"): [
-        (
-            "Astraea nearly fills the link with more than 0.1 BDP of queue",
-            Side("Astraea", (0.2, 0.4, 0.8, 1.6, 4.0, 8.0, 16.0)),
-            ABOVE,
-            0.9,
-        )
-    ],
-    ("Astraea, B.1, Fig. 19", "astraea-19", "loss_rate"): [
-        (
-            "Orca loses more than Cubic with less than 4 BDP of queue",
-            Side("Orca", (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)),
-            ABOVE,
-            "Cubic",
-        )
-    ],
-    ("Astraea, B.2, Fig. 20", "astraea-20", "goodput_mbps"): [
-        ("Astraea gets more than Cubic on the satellite link", Side("Astraea"), ABOVE, "Cubic"),
-        ("Orca gets less than Astraea on the satellite link", Side("Orca"), BELOW, "Astraea"),
-    ],
 }
-"""By where it stands (in the study, unless a paper is named), experiment and quantity."""
+"""By where it stands in the study, experiment and quantity."""
 
 
 def _claim(source: str, experiment: str, quantity: str, statement: Statement) -> Claim[Comparison]:
@@ -220,5 +177,9 @@ def _claim(source: str, experiment: str, quantity: str, statement: Statement) ->
     return Claim(source, text, Comparison(experiment, quantity, left, other), bounds)
 
 
-CONCLUSIONS = tuple(_claim(*key, statement) for key, statements in _STATEMENTS.items() for statement in statements)
+CONCLUSIONS = tuple(
+    _claim(*key, statement)
+    for key, statements in (*_STATEMENTS.items(), *PAPER_STATEMENTS.items())
+    for statement in statements
+)
 """In the order of the experiments."""

@@ -11,10 +11,11 @@ import pytest
 from sagecc.leagues.claims import Bounds, Claim
 from sagecc.leagues.intervals import interval, student_t
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
-from sagecc.leagues.study.comparison import Comparison, Side
-from sagecc.leagues.study.conclusions import ABOVE, BELOW, CONCLUSIONS
+from sagecc.leagues.study.comparison import ABOVE, BELOW, Comparison, Side
+from sagecc.leagues.study.conclusions import CONCLUSIONS
 from sagecc.leagues.study.measures import MEANINGS
 from sagecc.leagues.study.networks import Cell
+from sagecc.leagues.study.papers import PAPERS
 from sagecc.leagues.study.published import POINTS, QUANTILES
 from sagecc.leagues.study.results import (
     VALUES_SCHEMA,
@@ -158,6 +159,19 @@ def test_a_conclusion_speaks_of_what_is_measured(conclusion: Claim[Comparison]) 
         cells = [cell for cell in grid if side.has(cell)]
         assert cells
         assert set(side.queues_bdp) <= {cell.queue_bdp for cell in cells}
+
+
+def test_every_figure_of_a_paper_that_can_be_judged_has_statements() -> None:
+    """Not the reward's weights, whose policies are not published, and traces, which the user has."""
+    said = {each.measure.experiment for each in CONCLUSIONS}
+    assert set(PAPERS) - said == {"astraea-18", "astraea-21"}
+
+
+def test_a_side_has_the_cells_of_a_case_and_of_some_flows() -> None:
+    cells = PAPERS["sage-23"].grid
+    assert [cell.case for cell in cells if Side("Sage", case="codel").has(cell)] == ["codel"]
+    cells = PAPERS["astraea-11"].grid
+    assert [cell.flows for cell in cells if Side("Astraea", flows=(2, 6)).has(cell)] == [2, 4, 6]
 
 
 def _values_of(name: str) -> pl.DataFrame:
