@@ -200,6 +200,7 @@ def preferred(folder: Path, name: str) -> tuple[float, float]:
     return float(np.mean(np.array(actions)[low])), float(np.mean(np.array(actions)[~low]))
 
 
+@pytest.mark.slow
 def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker, tmp_path: Path) -> None:
     """The pool takes each action half of the time; only the reward says which is better in which state."""
     pool = make_pool((2000, 2000))

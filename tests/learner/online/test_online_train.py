@@ -155,9 +155,6 @@ def test_a_run_that_was_killed_and_interrupted_goes_on_bit_for_bit(whole: Path, 
     code, err = stopped(tmp_path, signal.SIGINT, 3, checkpoint_s=3600.0)
     assert code in (128 + signal.SIGINT, -signal.SIGINT, 1), err
     assert "the same command goes on from there" in err
-    code, err = stopped(tmp_path, signal.SIGHUP, 3, checkpoint_s=3600.0)
-    assert code == 129, err
-    assert "the same command goes on from there" in err
     (ring,) = (tmp_path / "logs" / "replay").glob("ring-*.f32")
     kept = ring.rename(tmp_path / "kept")
     code, _, err = run(command(tmp_path))
@@ -177,6 +174,16 @@ def test_a_run_that_was_killed_and_interrupted_goes_on_bit_for_bit(whole: Path, 
     assert digests(tmp_path) == digests(whole)
     again = once(tmp_path, CONFIG)
     assert again.trained_steps == 0  # nothing to do, and TensorFlow is not loaded
+
+
+@pytest.mark.slow
+def test_a_run_whose_terminal_closed_goes_on_bit_for_bit(whole: Path, tmp_path: Path) -> None:
+    code, err = stopped(tmp_path, signal.SIGHUP, 3, checkpoint_s=3600.0)
+    assert code == 129, err
+    assert "the same command goes on from there" in err
+    code, _, err = run(command(tmp_path))
+    assert code == 0, err
+    assert digests(tmp_path) == digests(whole)
 
 
 @pytest.mark.parametrize("held", ["model", "logs", "replay"])
