@@ -24,7 +24,7 @@ RTT_MS, DURATION_S, SEEDS, QUEUE_PACKETS = 40, 60, range(3), 100
 
 def main() -> None:
     """Measure and save."""
-    save("policies", {"duration_s": DURATION_S, "queue_packets": QUEUE_PACKETS, "cellular": list(cellular_links())})
+    save("cellular", {"duration_s": DURATION_S, "queue_packets": QUEUE_PACKETS, "cellular": list(cellular_links())})
 
 
 def cellular_links() -> Iterable[dict[str, Any]]:
@@ -46,5 +46,5 @@ def cellular_links() -> Iterable[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    with errors_in_one_line("evidence.behaviour.policies"):
+    with errors_in_one_line("evidence.behaviour.cellular"):
         main()
