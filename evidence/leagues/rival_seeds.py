@@ -26,7 +26,7 @@ from evidence.training import ARTEFACTS
 from evidence.training.run import RUNS, policies_of
 from evidence.training.runs import Plan, read_plan
 from evidence.training.table import RESULTS as TRAININGS
-from evidence.training.table import read_results
+from evidence.training.table import kept_or_played, read_results
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.grid import profile_set
@@ -100,11 +100,9 @@ def main() -> None:
     identity = " ".join([*RIVALS, *(identity_of(profile_set(profile), kernel) for profile in RAW)])
     earlier = known(RESULTS / f"{NAME}.json", identity)
     for recipe in RECIPES:
-        names = plan.of_configuration(recipe)
-        runs = [
-            earlier.get(results.get(name, {}).get("policy_sha256", "")) or played(name, plan, rivals_of)
-            for name in names
-        ]
+        runs = kept_or_played(
+            plan.of_configuration(recipe), results, earlier, lambda name: played(name, plan, rivals_of)
+        )
         recipes.append({"recipe": recipe, "runs": runs, "over_seeds": together(runs)})
     save(NAME, {"identity": identity, "recipes": recipes})
 

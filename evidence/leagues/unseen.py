@@ -25,7 +25,7 @@ from evidence.paper.learning import IN_LABS
 from evidence.training.run import RUNS, harm_of, policies_of, standing
 from evidence.training.runs import Plan, read_plan
 from evidence.training.table import RESULTS as TRAININGS
-from evidence.training.table import read_results
+from evidence.training.table import kept_or_played, read_results
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
@@ -107,13 +107,12 @@ def main() -> None:
     earlier, folder = known(RESULTS / "unseen.json", identity), CACHE / networks.name
     heuristics = contest(networks.name, networks, {name: name for name in SCHEMES}, folder / "raw", KERNEL, jobs)
     recipes, results = [], read_results(TRAININGS)
+
+    def play(name: str) -> dict[str, Any]:
+        return played(name, plan, networks, heuristics, folder, jobs)
+
     for recipe in RECIPES:
-        names = plan.of_configuration(recipe)
-        trainings = [results.get(name, {}) for name in names]
-        runs = [
-            earlier.get(training.get("policy_sha256", "")) or played(name, plan, networks, heuristics, folder, jobs)
-            for name, training in zip(names, trainings, strict=True)
-        ]
+        runs = kept_or_played(plan.of_configuration(recipe), results, earlier, play)
         over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
         recipes.append({"recipe": recipe, "runs": runs, "over_seeds": over_seeds})
     ranges = {"rate_mbps": RATE_MBPS, "rtt_ms": RTT_MS, "queue_bdp": QUEUE_BDP, "step": STEP, "deep_bdp": DEEP_BDP}

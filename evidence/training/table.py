@@ -8,7 +8,7 @@ metrics and points that others have not. `sagecc sql --table runs=evidence/runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,20 @@ def read_results(path: Path) -> dict[str, Values]:
             raise SageccError(f"{path}:{number}: no result of version {RESULT_VERSION}; remove the line")
         results[result["name"]] = result
     return results
+
+
+def kept_or_played(
+    names: Iterable[str], results: Mapping[str, Values], earlier: Mapping[str, Values], play: Callable[[str], Values]
+) -> list[Values]:
+    """Return how the policies of some runs played.
+
+    Args:
+        names: the runs.
+        results: of these, with the identity of each policy.
+        earlier: by this identity, what is known.
+        play: by a run's name, for what is not.
+    """
+    return [earlier.get(results.get(name, {}).get("policy_sha256", "")) or play(name) for name in names]
 
 
 def keep_result(path: Path, result: Mapping[str, Any]) -> None:
