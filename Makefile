@@ -213,6 +213,11 @@ bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_O
 	python -m evidence.leagues.evaluation
 	$(PAGES)
 
+.PHONY: bench-figures
+bench-figures: kernel ## Play figures of the papers of Sage and Orca (SAGECC_ORCA=FOLDER; 15 minutes, resumes where it was killed)
+	python -m evidence.leagues.figures
+	$(PAGES)
+
 .PHONY: effective-pool
 effective-pool: setup ## Derive the pool that the runs `effective` learn from, after `make repro`
 	sagecc pool --effective-windows true --out .cache/training/effective

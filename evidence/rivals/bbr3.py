@@ -36,11 +36,11 @@ JITTER_MS = 1.0
 """On the way back: ours to choose, the study says nothing of its emulator's."""
 
 LOCKSTEP = (
-    "the lab is exact: Cubics, clocked by their ACKs, keep a full queue full, and what is paced arrives in between:"
-    " beside ten, 1.3 % of it is lost, 0.2 % of theirs; a millisecond of jitter, such as emulators add, ends that"
+    "without jitter Cubics, clocked by their ACKs, keep a full queue full, and paced packets are lost;"
+    " a millisecond of jitter ends that"
 )
-ORDER = "Cubic after it gets a fair share, Cubic before it keeps what it has; with jitter the order does not matter"
-BUCKET = "likely the emulator's bucket: it passes 512 KiB at once, two BDPs here, so bandwidth is overestimated"
+ORDER = "without jitter, Cubic keeps its share where it starts first"
+BUCKET = "likely the emulator's bucket, which passes two BDPs at once"
 AN_AIM = "an aim of the draft; the study too finds BBRv3 ahead of flows that go by loss"
 
 

@@ -60,8 +60,7 @@ CHECKS = (
             "",
             10,
             lambda kernel: 1 / to_cubic(kernel, lambda flow: flow.delay_p95_ms),
-            "two of the three model links stand still for seconds at a time, which Cubic's hundred packets wait for and"
-            " few of C2TCP's do; links that were measured seldom do",
+            "two of the three model links stand still for seconds; measured links seldom do",
         ),
         Bounds(3, 30),
     ),

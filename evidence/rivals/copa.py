@@ -73,8 +73,7 @@ CHECKS = (
             "packets",
             25,
             lambda kernel: arriving(kernel, 4),
-            "an arrival keeps the queue from emptying for more than five RTTs; 1 / delta of all then grows, and a queue"
-            " longer than a BDP no longer swings, for cwnd / RTT answers at once and dq late: only a loss ends it",
+            "an arrival keeps the queue from emptying for five RTTs; 1 / delta of all then grows until a loss",
         ),
         Bounds(20, 30),
     ),
@@ -92,8 +91,7 @@ CHECKS = (
             "",
             1,
             lambda kernel: beside_cubic(kernel, 4),
-            "1 / delta grows by a packet an RTT, as NewReno's window does, and has 300 packets to go between two losses"
-            " of a Cubic that is back in seconds",
+            "1 / delta grows by a packet an RTT, too slowly between two losses of Cubic",
         ),
         Bounds(0.7, 1.3),
     ),

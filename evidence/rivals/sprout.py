@@ -99,9 +99,8 @@ _WHERE = {"TMobile-UMTS-driving.down": "T-Mobile 3G (UMTS)", "Verizon-EVDO-drivi
 
 
 WHY = {
-    "Verizon-EVDO-driving.down": "Ours waits less: the paper's sender goes on with a packet every 50 ms through an "
-    "outage, and on this trace, of 43 packets a second and pauses of seconds, those fill the queue; here no more than "
-    "two packets are out while nothing is forecast"
+    "Verizon-EVDO-driving.down": "the paper's sender sends a packet every 50 ms through an outage; here "
+    "no more than two are out while nothing is forecast"
 }
 """By trace, why a delay cannot agree."""
 

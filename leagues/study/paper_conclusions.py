@@ -34,7 +34,7 @@ PAPER_STATEMENTS: Mapping[tuple[str, str, str], Sequence[Statement]] = {
     ],
     ("Sage, E.2, Fig. 23", "sage-23", "rtt_ms"): [
         (
-            "Cubic's delay hangs on the discipline",
+            "Cubic's delay depends on the discipline",
             Side("Cubic", case="tail-drop"),
             ABOVE,
             Side("Cubic", case="codel"),

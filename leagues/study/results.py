@@ -77,10 +77,10 @@ def values_table(runs: Iterable[tuple[StudyRun, pl.DataFrame]]) -> pl.DataFrame:
         numbers = experiment(run.experiment).measure(series, run.environment, run.interval_s)
         keys = {"experiment": run.experiment, **asdict(run.cell), "scheme": run.scheme, "repeat": run.repeat}
         rows += [{**keys, "quantity": name, "value": value} for name, value in numbers.items()]
-    return _with_relatives(pl.DataFrame(rows, schema=VALUES_SCHEMA))
+    return with_relatives(pl.DataFrame(rows, schema=VALUES_SCHEMA))
 
 
-def _with_relatives(values: pl.DataFrame) -> pl.DataFrame:
+def with_relatives(values: pl.DataFrame) -> pl.DataFrame:
     """Return the values with those that are one run's over another scheme's (measures.RELATIVE)."""
     keys = ["experiment", *CELL_COLUMNS, "repeat"]
     tables = [values]
