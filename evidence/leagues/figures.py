@@ -18,7 +18,7 @@ from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from sagecc.leagues.study.experiments import Experiment
-from sagecc.leagues.study.measures import LOGARITHMIC, LABELS
+from sagecc.leagues.study.measures import LABELS, LOGARITHMIC
 from sagecc.leagues.study.papers import PAPERS
 from sagecc.schemas.schemes import POLICY_PREFIX
 
