@@ -15,11 +15,11 @@ from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMe
 
 from evidence.paper.findings import by_recipe
 from sagecc.leagues.colours import GREEN, VIOLET, strokes
-from sagecc.leagues.plots import HEURISTIC, POLICY, SET_TITLES, SHADE, style
+from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SET_TITLES, SHADE, style
 
 BASELINE = "reno"
-MARKS = ((POLICY, "o"), (GREEN, "s"), (VIOLET, "D"))
-"""A recipe's colour and mark in Fig. 7."""
+MARKS = ((POLICY, "o"), (GREEN, "s"), (VIOLET, "D"), (INK, "^"))
+"""A recipe's colour and mark in Fig. 7, which shows no more recipes."""
 NAMED = 3
 """So many of the best heuristics have their names at their lines; all have a line."""
 LABEL_HEIGHT = 0.04
@@ -47,7 +47,7 @@ def learning_figure(result: Mapping[str, Any]) -> Figure:
                 axes.axhspan(lines[BASELINE], 1, color=GREEN, alpha=0.08, linewidth=0)
                 axes.text(0.02, 0.97, "TCP-friendly: NewReno's rate and above", va="top", fontsize=9,
                           transform=axes.transAxes)  # fmt: skip
-            for (recipe, runs), (colour, mark) in zip(recipes.items(), MARKS, strict=False):
+            for (recipe, runs), (colour, mark) in zip(recipes.items(), MARKS[: len(recipes)], strict=True):
                 rates = np.array([[point["rates"][name]["policy"] for point in run["points"]] for run in runs])
                 cpu_h = np.array([[point["cpu_h"] for point in run["points"]] for run in runs]).mean(axis=0)
                 axes.fill_between(cpu_h, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)
