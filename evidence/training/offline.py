@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m evidence.training.offline`: whether what a pool alone says of policies tells how they play.
 
-Judged are the policies that lie at hand: those of evidence/runs.jsonl in .cache/training, or among models/, and those
-that come along and see a pool's features. A policy is judged as `sagecc judge` does (sagecc.learner.judging); how it
-plays is known of all of them. What was found of a policy that is gone stays.
+Judged are the policies that lie at hand: those of a plan's results in .cache/training, or among models/, and shipped
+ones that see a pool's features. A policy is judged as `sagecc judge` does (sagecc.learner.judging); how it plays is
+known of all of them. What was found of a policy that is gone stays.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from evidence.machine import KERNEL, RESULTS, earlier_result, save
 from evidence.training import ARTEFACTS
 from evidence.training.run import POOL_CACHE, RUNS, policy_folder, say
 from evidence.training.runs import Plan, networks_of, read_plan
-from evidence.training.table import RESULTS as TRAININGS
-from evidence.training.table import read_results
+from evidence.training.table import read_results, results_of
 from sagecc.cli import errors_in_one_line
 from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
@@ -32,12 +31,13 @@ from sagecc.policy.artefact import PolicyArtefact, policy_sha256
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 NAME, POOL = "offline", Path("datasets/kicked/pool")
+PLANS = tuple(RUNS.with_name(f"{name}.yaml") for name in ("runs", "variants", "cures", "parts", "clones", "trade"))
 SHARE = 0.2
 """Of the pool's environments."""
 PLACES = tuple((league, name) for league in ("small", "heldout") for name in ("I", "II"))
 """Leagues and sets: the pool's own environments, and those that no pool here has."""
 SHIPPED = ("sagecc-1", "onlinerl-1")
-"""Policies in no line of evidence/runs.jsonl, whose plays are kept (evidence.kept)."""
+"""Policies in no plan, whose plays are kept (evidence.kept)."""
 DRAWS, SEED = 2_000, 0
 """Of the bootstrap."""
 LEAST = 4
@@ -203,11 +203,12 @@ def main() -> None:
     """Judge what is not judged yet, and save, a policy at a time."""
     from sagecc.common.tensorflow_runtime import configure  # it takes seconds to load
 
-    plan, judge = read_plan(RUNS), PoolJudge(POOL, POOL_CACHE, SHARE)
+    judge = PoolJudge(POOL, POOL_CACHE, SHARE)
     path = RESULTS / f"{NAME}.json"
     known = {of["policy_sha256"]: of for of in earlier_result(path, judge.identity).get("policies", ())}
     configure(SEED)
-    for each in (*of_runs(plan, read_results(TRAININGS)), *shipped(plan)):
+    at_hand = [each for plan in PLANS for each in of_runs(read_plan(plan), read_results(results_of(plan)))]
+    for each in (*at_hand, *shipped(read_plan(RUNS))):
         digest = policy_sha256(f"{POLICY_PREFIX}{each.folder}")
         if digest not in known:
             say(f"{each.name}: judging")

@@ -18,7 +18,7 @@ from sagecc.learner.judging.judge import Measures
 from sagecc.policy.artefact import policy_sha256
 from scripts.templates import ROOT, texts
 
-PLACE = "small I"
+PLACE = "heldout I"
 
 
 def policy(recipe: str, value: float, rate: float, **of: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def policy(recipe: str, value: float, rate: float, **of: Any) -> dict[str, Any]:
         "recipe": recipe,
         "from_pool": True,
         "sets": {"I": measures},
-        "rates": {"small": {"I": rate}},
+        "rates": {"heldout": {"I": rate}},
     }
 
 
@@ -65,7 +65,7 @@ def test_small_errors_are_good_and_so_are_high_values() -> None:
     for measure in ("value_start", "action_error", "drift_mean"):
         assert found[measure]["rho"] == pytest.approx(1), measure
     assert found["td_error"] is None
-    assert all(of["small II"] is None and of["heldout I"] is None for of in correlations(policies))
+    assert all(of["heldout II"] is None and of["small I"] is None for of in correlations(policies))
 
 
 def test_what_a_choice_is_worth_by_hand() -> None:
@@ -91,7 +91,7 @@ def test_policies_that_are_not_what_played_are_not_at_hand(monkeypatch: pytest.M
 def test_the_page() -> None:
     policies = [policy("a", rate, rate) | {"name": f"a-{rate}"} for rate in (0.1, 0.2, 0.3, 0.4)]
     for each in policies:
-        each["sets"]["II"], each["rates"]["small"]["II"] = each["sets"]["I"], 0.0
+        each["sets"]["II"], each["rates"]["heldout"]["II"] = each["sets"]["I"], 0.0
     result = {
         "share": 0.2,
         "policies": policies,
@@ -102,7 +102,7 @@ def test_the_page() -> None:
     machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
     found = texts(ROOT / "evidence" / "training" / "offline.md.j2", {"result": result, "machine": machine})["offline"]
     assert found.splitlines() == [
-        "| measure, 4 policies | `small` I |",
-        "|---|---:|",
-        "| `value_start` | +1.00 [+1.00, +1.00] |",
+        "| measure, 4 policies | `heldout` I | its best seeds | `heldout` II | its best seeds |",
+        "|---|---:|---:|---:|---:|",
+        "| `value_start` | +1.00 [+1.00, +1.00] | 1 of 1 | - | 1 of 1 |",
     ]
