@@ -69,7 +69,7 @@ TSNE = 1
 REPORT = 5
 """`sagecc report`: the league's page and pictures."""
 
-STUDY = 2
+STUDY = 3
 """`sagecc study`: what is measured of several flows, and its page."""
 
 
