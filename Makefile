@@ -229,6 +229,13 @@ kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, f
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
 
+.PHONY: kicked-full
+kicked-full: kernel ## Collect kicked schemes and `wander` in all of the paper's grid, for the run `sagecc-12-full` (after `make kicked`; two hours)
+	sagecc collect --profile full --kicks --out .cache/training/kicked-full/raw
+	sagecc collect --profile full --schemes wander --out .cache/training/kicked-full/raw
+	cp -alf datasets/kicked/raw/set=together datasets/kicked/raw/set=mates .cache/training/kicked-full/raw
+	sagecc pool --raw .cache/training/kicked-full/raw --out .cache/training/kicked-full/pool
+
 .PHONY: bench-trade
 bench-trade: kernel ## Draw what conditions of `sagecc vet` cost in winning rate (after `make kicked`; an hour, resumes where it was killed)
 	python -m evidence.leagues.trade

@@ -147,8 +147,8 @@ class Plan:
         return [self.runs[name] for name in names or self.runs]
 
     def of_configuration(self, name: str) -> list[str]:
-        """Return the names of the runs that start from a shipped configuration: a recipe's seeds."""
-        return [each for each, run in self.runs.items() if run.base == name]
+        """Return the names of the runs that are called like a shipped configuration: a recipe's seeds."""
+        return [each for each, run in self.runs.items() if each == seed_name(name, run.seed)]
 
 
 def _digest(values: list[Any]) -> str:
