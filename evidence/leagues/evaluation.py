@@ -14,11 +14,9 @@ from typing import Any
 
 import polars as pl
 
-from evidence.leagues.experiments import CACHE, NAMES, REPEATS, Plays, statements, together
+from evidence.leagues.experiments import NAMES, REPEATS, Plays, contestants, statements, together
 from evidence.machine import save
-from evidence.published import ORCA, SAGE, published
 from sagecc.cli import errors_in_one_line
-from sagecc.common.errors import SageccError
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.plots import save_figure
@@ -51,12 +49,7 @@ PICTURES = {name: Path(f"docs/img/study-{name}.svg") for name in ("fairness", "f
 
 def main() -> None:
     """Play what is not kept yet, judge, and save."""
-    orca = published(ORCA, CACHE / "policy")
-    if not orca:
-        raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
-    players = CONTESTANTS | {ORCA: orca}
-    if sage := published(SAGE, CACHE / SAGE):
-        players[SAGE] = sage
+    players = contestants(CONTESTANTS)
     numbers = {name: PLAYS.numbers(name, scheme) for name, scheme in players.items()}
     values = together(numbers.values())
     cells = cells_table(values, NAMES | {SAGES[0]: "Sage"})
@@ -75,7 +68,7 @@ def told(values: pl.DataFrame, failed: Mapping[str, Mapping[str, str]]) -> dict[
         "failed": {name: dict(runs) for name, runs in failed.items() if runs},
         "names": NAMES,
         "experiments": [shown(each, values.filter(pl.col("experiment") == each.name)) for each in PLAYS.experiments],
-        "statements": statements(values, PLAYS.experiments, (*SAGES, *({SAGE} & set(values["scheme"])))),
+        "statements": statements(values, PLAYS.experiments, SAGES),
     }
 
 

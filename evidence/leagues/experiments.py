@@ -17,6 +17,8 @@ import polars as pl
 
 from evidence.kept import keep, path_of, read_kept
 from evidence.machine import KERNEL
+from evidence.published import ORCA, SAGE, published
+from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.leagues.study.collect import Identity, collect, lab_identity, run_key
 from sagecc.leagues.study.conclusions import CONCLUSIONS
@@ -27,9 +29,9 @@ from sagecc.leagues.study.runner import lab_runner
 
 CACHE = Path(".cache/study")
 REPEATS = 3
-NAMES = {"cubic": "Cubic", "bbr3": "BBRv3", "vivace": "Vivace", "astraea-1": "Astraea", "orca": "Orca"}
+NAMES = {"cubic": "Cubic", "bbr3": "BBRv3", "vivace": "Vivace", "astraea-1": "Astraea", ORCA: "Orca"}
 """By contestant the study's name for it."""
-_SAGE = "Sage"
+_OF_SAGE = "Sage"
 KEPT_SCHEMA = pl.Schema({"run": pl.String(), **VALUES_SCHEMA})
 """A contestant's numbers; `run` is what decides them."""
 
@@ -96,6 +98,18 @@ class Plays:
         return Numbers(own.select(*VALUES_SCHEMA), failed)
 
 
+def contestants(own: Mapping[str, str]) -> dict[str, str]:
+    """Return some contestants by name, with ORCA, and with SAGE where its files are named.
+
+    Raises:
+        SageccError: ORCA's files are not named, or are no model of its.
+    """
+    orca, sage = (published(name, CACHE / folder) for name, folder in ((ORCA, "policy"), (SAGE, SAGE)))
+    if not orca:
+        raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
+    return {**own, ORCA: orca, **({SAGE: sage} if sage else {})}
+
+
 def together(numbers: Iterable[Numbers]) -> pl.DataFrame:
     """Return the numbers of all contestants, with those of one over another's (leagues.study.measures.RELATIVE)."""
     values = pl.concat([each.values for each in numbers])
@@ -103,15 +117,16 @@ def together(numbers: Iterable[Numbers]) -> pl.DataFrame:
 
 
 def statements(values: pl.DataFrame, experiments: Iterable[Experiment], sages: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what was said of some experiments and was measured, judged; of Sage once for each of `sages`."""
+    """Return what was said of some experiments and was measured, judged; of Sage once for each of `sages`, and SAGE."""
+    sages = (*sages, *({SAGE} & set(values["scheme"])))
     names = {each.name for each in experiments}
     about = [each for each in CONCLUSIONS if each.measure.experiment in names]
-    tables = {sage: verdicts_table(values, NAMES | {sage: _SAGE}, about) for sage in sages}
+    tables = {sage: verdicts_table(values, NAMES | {sage: _OF_SAGE}, about) for sage in sages}
     rows = []
     for place, each in enumerate(about):
         by_sage = {sage: table.row(place, named=True) for sage, table in tables.items()}
         sides = [side.scheme for side in each.measure.sides]
         for sage, row in by_sage.items():
-            if row["verdict"] != "not measured" and (_SAGE in sides or sage == sages[0]):
-                rows.append(row | {"sage": sage if _SAGE in sides else None})
+            if row["verdict"] != "not measured" and (_OF_SAGE in sides or sage == sages[0]):
+                rows.append(row | {"sage": sage if _OF_SAGE in sides else None})
     return rows

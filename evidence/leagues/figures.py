@@ -11,11 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from evidence.leagues.experiments import CACHE, NAMES, REPEATS, Plays, statements, together
+from evidence.leagues.experiments import NAMES, REPEATS, Plays, contestants, statements, together
 from evidence.machine import save
-from evidence.published import ORCA, SAGE, published
 from sagecc.cli import errors_in_one_line
-from sagecc.common.errors import SageccError
 from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from sagecc.leagues.study.experiments import Experiment
 from sagecc.leagues.study.measures import LABELS, LOGARITHMIC
@@ -32,12 +30,7 @@ CONTESTANTS = {"cubic": "cubic", "vivace": "vivace", **{name: f"{POLICY_PREFIX}m
 
 def main() -> None:
     """Play what is not kept yet, judge, and save."""
-    orca = published(ORCA, CACHE / "policy")
-    if not orca:
-        raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
-    players = CONTESTANTS | {ORCA: orca}
-    if sage := published(SAGE, CACHE / SAGE):
-        players[SAGE] = sage
+    players = contestants(CONTESTANTS)
     numbers = {name: PLAYS.numbers(name, scheme) for name, scheme in players.items()}
     failed = {name: dict(each.failed) for name, each in numbers.items() if each.failed}
     save("figures", told(together(numbers.values()), failed))
@@ -50,7 +43,7 @@ def told(values: pl.DataFrame, failed: Mapping[str, Mapping[str, str]]) -> dict[
         "failed": failed,
         "names": NAMES,
         "figures": [shown(each, values.filter(experiment=each.name)) for each in PLAYS.experiments],
-        "statements": statements(values, PLAYS.experiments, (*SAGES, *({SAGE} & set(values["scheme"])))),
+        "statements": statements(values, PLAYS.experiments, SAGES),
     }
 
 

@@ -115,7 +115,7 @@ def test_what_is_kept_is_of_the_present_kernel_and_policies(
         assert len(lacking) == len(failed.get(contestant, {})), f"{contestant}: make bench-{name}"
 
 
-def test_power_is_held_against_cubic_s_in_the_same_network(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_is_held_against_cubic_s_in_the_same_network(lab: Lab) -> None:
     """Cubic's runs are its own, whoever is held against it."""
     plays = Plays("few", (PAPERS["orca-12"],), 18)
     both = [plays.numbers("cubic", "cubic"), plays.numbers("orca", "policy:orca")]
