@@ -35,6 +35,9 @@ Controller = Callable[[npt.NDArray[np.void]], tuple[Sequence[int], Sequence[int]
 WATCHDOG_S = 60.0
 """Silence after which a guest counts as hung (s): it sends something every few virtual milliseconds."""
 
+WAITS = 4
+"""Waits that a silence is made of: a host that was suspended ends one of them, and the guest still has the others."""
+
 EXIT_GRACE_S = 5.0
 """Time in which a guest that has closed its socket may print why and exit (s)."""
 
@@ -80,9 +83,8 @@ class _Stream:
         self._buffer, self._position = b"", 0
         self._chunk = memoryview(bytearray(RECEIVE_BYTES))
         # the kernel's own timeout: Python's would cost a poll() for each recv()
-        timeout = _TIMEVAL.pack(int(watchdog_s), int(watchdog_s % 1 * 1e6))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        for option, wait_s in ((socket.SO_RCVTIMEO, watchdog_s / WAITS), (socket.SO_SNDTIMEO, watchdog_s)):
+            sock.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(int(wait_s), int(wait_s % 1 * 1e6)))
 
     def send(self, data: bytes) -> None:
         try:
@@ -111,16 +113,21 @@ class _Stream:
         return kind, self._buffer[begin : self._position]
 
     def _fill(self) -> None:
-        try:
-            count = self._sock.recv_into(self._chunk)
-        except BlockingIOError:
-            raise self._hang_error() from None
-        except ConnectionError:
-            count = 0
+        count = self._received()
         if not count:
             raise _GuestError
         self._buffer = self._buffer[self._position :] + self._chunk[:count]
         self._position = 0
+
+    def _received(self) -> int:
+        for _ in range(WAITS):
+            try:
+                return self._sock.recv_into(self._chunk)
+            except BlockingIOError:
+                continue
+            except ConnectionError:
+                return 0
+        raise self._hang_error()
 
     def _hang_error(self) -> SageccError:
         return SageccError(f"episode {self._name}: the guest said nothing for {self._watchdog_s:g} s and was ended")

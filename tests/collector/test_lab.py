@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sagecc.collector.lab import boot
 from sagecc.collector.lab.boot import Guest, per_flow, run_guest
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.lab.spec import Drive, episode_spec
@@ -337,3 +338,25 @@ def test_specification_of_another_version(kernel: Path) -> None:
     other = type(spec)(spec.name, head.tobytes() + spec.wire[wire.SPEC.itemsize :], 0, spec.memory_mb, ())
     with pytest.raises(SageccError, match=f"version 99.*{wire.VERSION}"):
         run_guest(kernel, other)
+
+
+class SleptSocket:
+    """Data that come after so many waits have ended."""
+
+    def __init__(self, ended: int) -> None:
+        self._ended = ended
+
+    def setsockopt(self, *_: object) -> None: ...
+
+    def recv_into(self, chunk: memoryview) -> int:
+        self._ended -= 1
+        if self._ended >= 0:
+            raise BlockingIOError
+        chunk[:5] = b"hello"
+        return 5
+
+
+def test_a_host_that_was_suspended_is_no_guest_that_hangs() -> None:
+    assert boot._Stream(SleptSocket(1), "a", 60).read(5) == b"hello"  # type: ignore[arg-type]
+    with pytest.raises(SageccError, match="episode a: the guest said nothing for 60 s"):
+        boot._Stream(SleptSocket(boot.WAITS), "a", 60).read(5)  # type: ignore[arg-type]
