@@ -229,6 +229,17 @@ kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, f
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
 
+KICKS_rarer := --kicks 28:0.125:0.125:0.25:0.25:0.25:2
+KICKS_more := --kicks 1.75:0.125:0.125:0.25:0.25:0.25:2
+KICKS_down := --kicks 7:0.125:0.125:0.25:0.25:0.25
+KICKS_jittered := --jitter
+
+.PHONY: kicks-pools
+kicks-pools: $(addprefix kicks-pool-,rarer more down jittered) ## Collect schemes kicked in other ways, in `small`, for `make bench-teaching` (half an hour)
+kicks-pool-%: kernel
+	sagecc collect --profile small $(KICKS_$*) --out .cache/training/kicked-$*/raw
+	sagecc pool --raw .cache/training/kicked-$*/raw --out .cache/training/kicked-$*/pool
+
 .PHONY: kicked-full
 kicked-full: kernel ## Collect kicked schemes and `wander` in all of the paper's grid, for the run `sagecc-12-full` (after `make kicked`; two hours)
 	sagecc collect --profile full --kicks --out .cache/training/kicked-full/raw

@@ -69,7 +69,7 @@ TSNE = 1
 REPORT = 5
 """`sagecc report`: the league's page and pictures."""
 
-STUDY = 3
+STUDY = 4
 """`sagecc study`: what is measured of several flows, and its page."""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the papers of Sage and Orca, played here, and whether what their texts say holds.
+"""Figures of the papers of Sage, Orca and Astraea, played here, and whether what their texts say holds.
 
 SAGECC_ORCA names the folder of Orca's published checkpoint; where SAGECC_SAGE names that of Sage's, it plays too.
 """
@@ -17,14 +17,16 @@ from sagecc.cli import errors_in_one_line
 from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from sagecc.leagues.study.experiments import Experiment
 from sagecc.leagues.study.measures import LABELS, LOGARITHMIC
+from sagecc.leagues.study.paper_conclusions import PAPER_STATEMENTS
 from sagecc.leagues.study.papers import PAPERS
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-PAPERS_OF = ("sage-", "orca-")
-PLAYS = Plays("figures", tuple(each for name, each in PAPERS.items() if name.startswith(PAPERS_OF)), small_grid=18)
+SPOKEN_OF = {experiment for _, experiment, _ in PAPER_STATEMENTS}
+PLAYS = Plays("figures", tuple(each for name, each in PAPERS.items() if name in SPOKEN_OF), small_grid=20)
 SAGES = (SAFEST_POLICY, BEST_POLICY)
 """What stands for Sage, one after the other; SAGE too, where it plays."""
-CONTESTANTS = {"cubic": "cubic", "vivace": "vivace", **{name: f"{POLICY_PREFIX}models/{name}" for name in SAGES}}
+OURS = ("astraea-1", *SAGES)
+CONTESTANTS = {"cubic": "cubic", "vivace": "vivace", **{name: f"{POLICY_PREFIX}models/{name}" for name in OURS}}
 """By name what the lab calls them; ORCA plays too."""
 
 

@@ -17,7 +17,7 @@ from sagecc.leagues.standings import by_rank
 
 FOLDER = Path(__file__).parents[1] / "training"
 RUNS = FOLDER.parent / "runs.jsonl"
-PARTS, CLONES = FOLDER.parent / "parts.jsonl", FOLDER.parent / "clones.jsonl"
+PARTS, TEACHING = FOLDER.parent / "parts.jsonl", FOLDER.parent / "teaching.jsonl"
 TEMPLATE = Path(__file__).with_name("results.md.j2")
 FIRST = 6
 """Schemes of `make repro`'s league that README shows."""
@@ -44,7 +44,9 @@ def context(folder: Path = FOLDER, of_runs: Path = RUNS) -> Values:
         "baseline": BASELINE,
         "spent": spent(results),
         "recipes": recipes(results),
-        "parts": {of["first"]["name"]: of for of in recipes([*(read_results(PARTS) | read_results(CLONES)).values()])},
+        "parts": {
+            of["first"]["name"]: of for of in recipes([*(read_results(PARTS) | read_results(TEACHING)).values()])
+        },
     }
 
 

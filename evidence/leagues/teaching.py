@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m evidence.leagues.teaching`: what a pool must show; draws docs/img/pools.svg.
 
-Winning rates in `heldout` over pools, of clones and of recipes that follow critics. Clones that are missing are trained
-(clones.yaml); the recipes are those of runs.yaml.
+Winning rates in `heldout` over pools, of clones and of recipes that follow critics. What is missing of teaching.yaml is
+trained; other recipes are those of runs.yaml.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.leagues.plots import save_figure
 
-CLONES = RUNS.with_name("clones.yaml")
+PLAN = RUNS.with_name("teaching.yaml")
 LEAGUE = "heldout"
 
 
@@ -39,7 +39,11 @@ class Pool:
 
 POOLS = (
     Pool("undisturbed, small", "clone-plain", "offline-plain"),
+    Pool("ACKs with jitter, small", "clone-jittered", "follows-jittered"),
+    Pool("kicked a quarter as often, small", "clone-rarer", "follows-rarer"),
+    Pool("kicked down only, small", "clone-down", "follows-down"),
     Pool("kicked, small", "clone-small", "offline-small"),
+    Pool("kicked four times as often, small", "clone-more", "follows-more"),
     Pool("kicked, spread", "clone-kicks", "offline-kicks"),
     Pool("kicked and wander, spread", None, "offline-wander"),
     Pool("these and together", None, "offline"),
@@ -47,14 +51,9 @@ POOLS = (
 IMITATES, FOLLOWS = "clones", "follows critics too"
 
 
-def rates(cloned: Mapping[str, Any], learned: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of the picture; SageccError where a recipe has no result.
-
-    Args:
-        cloned: results of clones.yaml's runs by name.
-        learned: those of runs.yaml's.
-    """
-    of = {by["first"]["name"]: by["leagues"][LEAGUE] for by in recipes([*cloned.values(), *learned.values()])}
+def rates(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of the picture, of results by run; SageccError where a recipe has no result."""
+    of = {by["first"]["name"]: by["leagues"][LEAGUE] for by in recipes([*results.values()])}
     if lacking := [name for pool in POOLS for name in (pool.clone, pool.recipe) if name and name not in of]:
         raise SageccError(
             f"the runs '{lacking[0]}' have no result: 'make policies' and 'make bench-teaching' make them"
@@ -70,9 +69,9 @@ def rates(cloned: Mapping[str, Any], learned: Mapping[str, Any]) -> list[dict[st
 
 def main() -> None:
     """Train what is missing, and draw."""
-    if failed := run_all(read_plan(CLONES), (), KERNEL, 1, results_of(CLONES)):
+    if failed := run_all(read_plan(PLAN), (), KERNEL, 1, results_of(PLAN)):
         raise SageccError(f"{failed[0]}: its training failed")
-    rows = rates(read_results(results_of(CLONES)), read_results(RESULTS))
+    rows = rates(read_results(RESULTS) | read_results(results_of(PLAN)))
     save_figure(variants_figure(rows), Path("docs/img/pools.svg"))
 
 

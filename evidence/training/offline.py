@@ -31,7 +31,7 @@ from sagecc.policy.artefact import PolicyArtefact, policy_sha256
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 NAME, POOL = "offline", Path("datasets/kicked/pool")
-PLANS = tuple(RUNS.with_name(f"{name}.yaml") for name in ("runs", "variants", "cures", "parts", "clones", "trade"))
+PLANS = tuple(RUNS.with_name(f"{name}.yaml") for name in ("runs", "variants", "cures", "parts", "teaching", "trade"))
 SHARE = 0.2
 """Of the pool's environments."""
 PLACES = tuple((league, name) for league in ("small", "heldout") for name in ("I", "II"))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sagecc.leagues.study.comparison import ABOVE, BELOW, Side, Statement
-from sagecc.leagues.study.papers import BESIDE_CUBIC, DOUBLES, HALVES
+from sagecc.leagues.study.paper_networks import DISCIPLINES
+from sagecc.leagues.study.papers import BESIDE_CUBIC, DEEP, DOUBLES, HALVES, LARGE, SHALLOW
 
 _FULL = 0.9
 """Utilisation of a link that is called full."""
@@ -14,6 +15,8 @@ _FAIR = 0.95
 """Jain's index that is called fair; Astraea's, section 5.1.3."""
 _LEAST, _MOST = 0.5, 2.0
 """Goodputs over a Cubic's between which a flow is called friendly."""
+_STARVED = 0.1
+"""Goodput over a Cubic's below which a flow is called starved."""
 
 PAPER_STATEMENTS: Mapping[tuple[str, str, str], Sequence[Statement]] = {
     ("Sage, 7.6, Fig. 17", "sage-17", "utilisation"): [
@@ -28,9 +31,15 @@ PAPER_STATEMENTS: Mapping[tuple[str, str, str], Sequence[Statement]] = {
         ("Sage gets at least half a Cubic's share of three and seven", Side("Sage"), ABOVE, _LEAST),
         ("Sage takes at most twice a Cubic's share of three and seven", Side("Sage"), BELOW, _MOST),
     ],
+    ("Sage, E.1, Fig. 22", "sage-22", "utilisation"): [
+        ("Sage fills a link with a shallow buffer", Side("Sage", (SHALLOW,)), ABOVE, _FULL),
+        ("Sage fills a link with a deep buffer", Side("Sage", (DEEP,)), ABOVE, _FULL),
+    ],
+    ("Sage, E.1, Fig. 22", "sage-22", "rtt_ms"): [
+        ("Sage's delay in a deep buffer is below Cubic's", Side("Sage", (DEEP,)), BELOW, "Cubic")
+    ],
     ("Sage, E.2, Fig. 23", "sage-23", "utilisation"): [
-        (f"Sage fills the link under {each}", Side("Sage", case=each), ABOVE, _FULL)
-        for each in ("tail-drop", "head-drop", "codel", "pie", "bode")
+        (f"Sage fills the link under {each}", Side("Sage", case=each), ABOVE, _FULL) for each in DISCIPLINES
     ],
     ("Sage, E.2, Fig. 23", "sage-23", "rtt_ms"): [
         (
@@ -40,6 +49,11 @@ PAPER_STATEMENTS: Mapping[tuple[str, str, str], Sequence[Statement]] = {
             Side("Cubic", case="codel"),
         ),
         ("Sage's delay under tail-drop is below Cubic's", Side("Sage", case="tail-drop"), BELOW, "Cubic"),
+    ],
+    ("Sage, F.1, Fig. 24", "sage-24", "goodput_ratio"): [
+        ("Sage gets at least half of a Cubic's goodput in small and large buffers", Side("Sage"), ABOVE, _LEAST),
+        ("Sage takes at most twice a Cubic's goodput in small and large buffers", Side("Sage"), BELOW, _MOST),
+        ("Orca starves next to a Cubic in a large buffer", Side("Orca", (LARGE,)), BELOW, _STARVED),
     ],
     ("Orca, 1.2, Fig. 1", "orca-1", "utilisation"): [
         ("Orca uses more of a link in steps than Vivace", Side("Orca"), ABOVE, "Vivace")
@@ -64,6 +78,17 @@ PAPER_STATEMENTS: Mapping[tuple[str, str, str], Sequence[Statement]] = {
     ("Orca, 5.6, Fig. 14", "orca-14", "goodput_ratio"): [
         ("Orca gets at least half of a Cubic's goodput", Side("Orca"), ABOVE, _LEAST),
         ("Orca takes at most twice a Cubic's goodput", Side("Orca"), BELOW, _MOST),
+    ],
+    ("Orca, 5.7, Fig. 16", "orca-16", "utilisation"): [
+        (f"Orca fills the link under {each}", Side("Orca", case=each), ABOVE, _FULL) for each in DISCIPLINES
+    ],
+    ("Orca, 5.7, Fig. 16", "orca-16", "rtt_ms"): [
+        (
+            "Cubic's delay depends on the discipline, with a long queue",
+            Side("Cubic", case="tail-drop"),
+            ABOVE,
+            Side("Cubic", case="codel"),
+        ),
     ],
     ("Astraea, 5.1.1, Fig. 7", "astraea-7", "jain"): [
         ("Astraea shares more evenly than Orca while flows come and go", Side("Astraea"), ABOVE, "Orca"),
@@ -95,6 +120,11 @@ PAPER_STATEMENTS: Mapping[tuple[str, str, str], Sequence[Statement]] = {
             10 * _FULL,
         )
     ],
+    ("Astraea, 5.3.1, Fig. 14", "astraea-14", "goodput_ratio"): [
+        ("Astraea gets at least half of a Cubic's goodput, of 1 to 16", Side("Astraea"), ABOVE, _LEAST),
+        ("Astraea takes at most twice a Cubic's goodput, of 1 to 16", Side("Astraea"), BELOW, _MOST),
+        ("Vivace gets less than a Cubic, of 1 to 16", Side("Vivace"), BELOW, 1.0),
+    ],
     ("Astraea, B.1, Fig. 19", "astraea-19", "utilisation"): [
         (
             "Astraea nearly fills the link with more than 0.1 BDP of queue",
@@ -120,6 +150,10 @@ PAPER_STATEMENTS: Mapping[tuple[str, str, str], Sequence[Statement]] = {
     ("Astraea, B.2, Fig. 20", "astraea-20", "goodput_mbps"): [
         ("Astraea gets more than Cubic on the satellite link", Side("Astraea"), ABOVE, "Cubic"),
         ("Orca gets less than Astraea on the satellite link", Side("Orca"), BELOW, "Astraea"),
+    ],
+    ("Astraea, B.4, Fig. 22", "astraea-22", "goodput_mbps"): [
+        ("Astraea gets more than Orca at 10 Gbps", Side("Astraea"), ABOVE, "Orca"),
+        ("Astraea gets more than Vivace at 10 Gbps", Side("Astraea"), ABOVE, "Vivace"),
     ],
 }
 """By where it stands in which paper, experiment and quantity."""

@@ -64,11 +64,13 @@ class Alone:
 
 @dataclass(frozen=True)
 class BesideCubics:
-    """The tested flow and as many Cubics as the cell says (one, where it does not), all from 0 on."""
+    """The tested flow, and from 0 on as many Cubics as the cell says (one, where it does not)."""
 
     duration_s: float
     limit_bytes: int | None = None
     """Of the queue; None for the cell's BDPs."""
+    own_start_s: float = 0.0
+    """Of the tested flow."""
 
     def __call__(self, cell: Cell, scheme: str, repeat: int) -> Environment:
         """Return the network."""
@@ -77,7 +79,7 @@ class BesideCubics:
         if limit is None:
             limit = queue_bytes(bandwidth_mbps, rtt_ms, known(cell.queue_bdp))
         bottleneck = Link(rates=(RateStep(0, bandwidth_mbps),), delay_ms=rtt_ms, queue_bytes=limit)
-        own_s, *others_s = delayed([0.0] * (1 + (cell.cubics or 1)), rtt_ms, repeat)
+        own_s, *others_s = delayed([self.own_start_s, *[0.0] * (cell.cubics or 1)], rtt_ms, repeat)
         cross = tuple(CrossFlow("cubic", Flow(start_s)) for start_s in others_s)
         return _dumbbell(bottleneck, self.duration_s, Flow(own_s), cross)
 

@@ -34,6 +34,11 @@ from sagecc.schemas.trace_file import among, no_trace, read_trace
 
 DOUBLES, HALVES, BESIDE_CUBIC, STEPS = "rate doubles", "rate halves", "beside Cubic", "steps"
 
+SHALLOW, DEEP = 0.5, 16.0
+"""Queues (BDP) of Sage's Fig. 22."""
+SMALL, LARGE = 1.0, 16.0
+"""Of Sage's Fig. 24 and 25."""
+
 INTERNET = Cell(queue_bdp=1.0, bandwidth_mbps=48.0, rtt_ms=40.0, flows=4)
 """Stands for the path to a GENI server."""
 INTERNET_CHOSEN = (
@@ -106,6 +111,19 @@ PAPERS: Mapping[str, Experiment] = MappingProxyType(
                 chosen="All flows start together.",
             ),
             Experiment(
+                name="sage-22",
+                title="Sage: shallow and deep buffers",
+                figure="Sage, appendix E.1, Fig. 22",
+                grid=tuple(Cell(queue_bdp=queue, bandwidth_mbps=48.0, rtt_ms=40.0) for queue in (SHALLOW, DEEP)),
+                network=Alone(60.0),
+                measure=measures.tested_flow,
+                quantity="utilisation",
+                axis="queue_bdp",
+                picture="plane",
+                competitor="none",
+                chosen="The text gives no numbers: 48 Mbps, 40 ms, queues of 0.5 and 16 BDP, 60 s.",
+            ),
+            Experiment(
                 name="sage-23",
                 title="Sage: queue disciplines",
                 figure="Sage, appendix E.2, Fig. 23",
@@ -119,6 +137,19 @@ PAPERS: Mapping[str, Experiment] = MappingProxyType(
                 competitor="none",
                 chosen="Targets of the disciplines: CoDel 5 ms, PIE 15 ms (their RFCs), BoDe 20 ms. The delay is the "
                 "smoothed RTT, the paper's one-way.",
+            ),
+            Experiment(
+                name="sage-24",
+                title="Sage: samples of Set II",
+                figure="Sage, appendices F.1 and F.2, Fig. 24 and 25",
+                grid=tuple(Cell(queue_bdp=queue, bandwidth_mbps=24.0, rtt_ms=40.0) for queue in (SMALL, LARGE)),
+                network=BesideCubics(125.0, own_start_s=5.0),
+                measure=measures.friendliness_of_means,
+                quantity="goodput_ratio",
+                axis="queue_bdp",
+                picture="flows",
+                competitor="cubic",
+                chosen="The tested flow starts 5 s after Cubic and is measured for 120 s, as in Set II.",
             ),
             Experiment(
                 name="orca-1",
@@ -194,6 +225,21 @@ PAPERS: Mapping[str, Experiment] = MappingProxyType(
                 quantity="goodput_ratio",
                 competitor="cubic",
                 chosen="The text gives neither RTTs nor length: 10 to 100 ms, 120 s; both flows start together.",
+            ),
+            Experiment(
+                name="orca-16",
+                title="Orca: queue disciplines",
+                figure="Orca, section 5.7, Fig. 16",
+                grid=tuple(Cell(bandwidth_mbps=48.0, rtt_ms=20.0, case=each) for each in DISCIPLINES),
+                network=Alone(60.0, 1_500_000),
+                measure=measures.tested_flow,
+                quantity="goodput_mbps",
+                axis="case",
+                panel="case",
+                picture="plane",
+                competitor="none",
+                chosen="The text gives neither RTT nor queue: 20 ms and 1.5 MB as in Fig. 1. Targets and delay as in "
+                "Sage's Fig. 23.",
             ),
             Experiment(
                 name="astraea-6",
@@ -281,6 +327,21 @@ PAPERS: Mapping[str, Experiment] = MappingProxyType(
                 "of link 1. Any flow's base RTT is 30 ms, whichever links it crosses.",
             ),
             Experiment(
+                name="astraea-14",
+                title="Astraea: next to Cubics",
+                figure="Astraea, section 5.3.1, Fig. 14",
+                grid=tuple(
+                    Cell(queue_bdp=1.0, bandwidth_mbps=100.0, rtt_ms=30.0, cubics=cubics) for cubics in (1, 2, 4, 8, 16)
+                ),
+                network=BesideCubics(60.0),
+                measure=measures.friendliness_of_means,
+                quantity="goodput_ratio",
+                axis="cubics",
+                panel="bandwidth_mbps",
+                competitor="cubic",
+                chosen="The text gives neither how many Cubics nor the length: 1 to 16, 60 s. All start together.",
+            ),
+            Experiment(
                 name="astraea-18",
                 title="Astraea: the weight of fairness in the reward",
                 figure="Astraea, appendix A, Fig. 18",
@@ -338,6 +399,18 @@ PAPERS: Mapping[str, Experiment] = MappingProxyType(
                 chosen="The paper's trace is Verizon's LTE; here each of the folder given by --traces. A queue of 15 "
                 "MB for 'very deep', 60 s.",
                 traced=True,
+            ),
+            Experiment(
+                name="astraea-22",
+                title="Astraea: a WAN of 10 Gbps",
+                figure="Astraea, appendix B.4, Fig. 22",
+                grid=(Cell(queue_bdp=1.0, bandwidth_mbps=10_000.0, rtt_ms=10.0),),
+                network=Alone(20.0),
+                measure=measures.tested_flow,
+                quantity="goodput_mbps",
+                picture="plane",
+                competitor="none",
+                chosen="The text gives neither queue nor length: 1 BDP, 20 s.",
             ),
         )
     }

@@ -25,11 +25,11 @@ def results(recipe: str, first: float) -> dict[str, Any]:
 
 
 CLONED = {name: one for pool in POOLS if pool.clone for name, one in results(pool.clone, 0.2).items()}
-LEARNED = {name: one for pool in POOLS for name, one in results(pool.recipe, 0.6).items()}
+RESULTS = CLONED | {name: one for pool in POOLS for name, one in results(pool.recipe, 0.6).items()}
 
 
 def test_each_pool_has_the_mean_of_its_clones_and_of_its_learner() -> None:
-    rows = rates(CLONED, LEARNED)
+    rows = rates(RESULTS)
     assert [row["title"] for row in rows] == [pool.title for pool in POOLS]
     for row, pool in zip(rows, POOLS, strict=True):
         assert row["leagues"].keys() == ({IMITATES, FOLLOWS} if pool.clone else {FOLLOWS})
@@ -38,6 +38,6 @@ def test_each_pool_has_the_mean_of_its_clones_and_of_its_learner() -> None:
 
 
 def test_a_recipe_without_a_result_is_named() -> None:
-    lacking = {name: one for name, one in LEARNED.items() if one["base"] != "offline-small"}
+    lacking = {name: one for name, one in RESULTS.items() if one["base"] != "offline-small"}
     with pytest.raises(SageccError, match="the runs 'offline-small' have no result"):
-        rates(CLONED, lacking)
+        rates(lacking)

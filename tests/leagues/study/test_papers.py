@@ -31,8 +31,8 @@ def lives(run: StudyRun) -> list[tuple[float, float]]:
 
 
 def test_every_figure_that_is_asked_for_has_a_name() -> None:
-    figures = {"sage": (17, 18, 19, 23), "orca": (1, 9, 12, 13, 14)}
-    astraea = (*range(6, 12), *range(18, 22))
+    figures = {"sage": (17, 18, 19, 22, 23, 24), "orca": (1, 9, 12, 13, 14, 16)}
+    astraea = (*range(6, 12), 14, *range(18, 23))
     names = [f"{paper}-{number}" for paper, numbers in (figures | {"astraea": astraea}).items() for number in numbers]
     assert list(PAPERS) == names
     assert GROUPS["papers"] == tuple(names)
@@ -61,6 +61,26 @@ def test_sage_beside_cubics_and_queue_disciplines() -> None:
     links = [run.environment.bottleneck for run in experiment("sage-23").runs(["vegas"], 1)]
     assert [link.discipline for link in links] == ["tail-drop", "head-drop", "codel", "pie", "bode"]
     assert {link.queue_bytes for link in links} == {240_000}
+
+
+def test_sage_s_samples_of_set_ii() -> None:
+    small, large = (run.environment for run in experiment("sage-24").runs(["vegas"], 1))
+    assert [small.queue_bytes, large.queue_bytes] == [120_000, 1_920_000]  # as appendix F.1 says
+    assert lives(run_of("sage-24", queue_bdp=1.0)) == [(5, 125), (0, 125)]
+
+
+def test_orca_s_disciplines_and_astraea_s_cubics() -> None:
+    links = [run.environment.bottleneck for run in experiment("orca-16").runs(["vegas"], 1)]
+    assert [link.discipline for link in links] == ["tail-drop", "head-drop", "codel", "pie", "bode"]
+    many = run_of("astraea-14", cubics=16)
+    assert many.schemes == ("vegas", *["cubic"] * 16)
+    assert many.environment.queue_bytes == 375_000  # 100 Mbps for 30 ms
+    assert measured(many, [2, *[1] * 16])["goodput_ratio"] == pytest.approx(2)
+
+
+def test_a_wan_of_10_gbps() -> None:
+    wan = run_of("astraea-22").environment
+    assert (wan.bottleneck.base_mbps, wan.min_rtt_ms, wan.queue_bytes) == (10_000, 10, 12_500_000)
 
 
 @pytest.mark.parametrize(
