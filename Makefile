@@ -214,7 +214,7 @@ bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_O
 	$(PAGES)
 
 .PHONY: bench-figures
-bench-figures: kernel ## Play figures of the papers of Sage and Orca (SAGECC_ORCA=FOLDER; 15 minutes, resumes where it was killed)
+bench-figures: kernel ## Play figures of the papers of Sage, Orca and Astraea (SAGECC_ORCA=FOLDER; an hour, resumes where it was killed)
 	python -m evidence.leagues.figures
 	$(PAGES)
 

@@ -22,13 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from evidence.machine import RESULTS, read_json, save
-from evidence.speed.attach import MODEL, end_if_refused, namespaces
+from evidence.speed.attach import end_if_refused, namespaces
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import SAFEST_POLICY
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.telemetry import resident_bytes
 
 NAME = "attach_soak"
+MODEL = Path("models") / SAFEST_POLICY
 FLOWS = 1000
 LIFE_S = 60.0
 """Mean of a flow's life, which is exponential; another begins when it ends."""
@@ -294,7 +296,7 @@ def soak(minutes: float, kills: int, keep: Any) -> None:
 def summary(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the page shows of all parts."""
     samples = [[each for each in part["samples"] if each["s"] >= WARM_S] for part in parts]
-    samples = [run for run in samples if len(run) > 1]
+    samples = [run for run in samples if run and run[-1]["s"] > run[0]["s"]]
     ends = [(run[0], run[-1]) for run in samples]
     who = {}
     for process in ("attach", "agent"):

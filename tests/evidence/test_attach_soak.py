@@ -31,3 +31,9 @@ def test_parts_add_up_and_the_beginning_of_each_is_left_out() -> None:
         "cores": 0.5,
     }
     assert (found["kills"], found["kills_without_progress"]) == (3, 2)
+
+
+def test_one_look_after_the_beginning_says_nothing_yet() -> None:
+    """What is kept ends with the last sample once more."""
+    found = summary([part([sample(10, 5, 0), sample(WARM_S, 50, 10), sample(WARM_S, 50, 10)], [])])
+    assert (found["processes"]["agent"]["rss_mib"], found["processes"]["agent"]["cores"]) == ([], None)
