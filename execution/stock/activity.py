@@ -52,23 +52,34 @@ def srtts_us(rows: Structured) -> Ints:
 
 
 class Tally:
-    """Adds up what connections do, from look to look and from interval to interval."""
+    """Adds up what connections do, from look to look and from interval to interval.
+
+    While connections come and go, the kernel's iterator may show one twice or leave one out
+    (bpf_sk_storage_map_seq_find_next counts elements of a list to whose head new ones are added), and one may end
+    after the queue of the ended ones was read. So a connection that is left out once is remembered for one look more.
+    """
 
     def __init__(self) -> None:
         self.open = np.zeros(0, RECORD)
         """Records of the connections that were open at the last look [n], by id."""
+        self._left_out = np.zeros(0, RECORD)
         self._parts: list[Structured] = []
 
     def look(self, records: Structured) -> Structured:
         """Add what happened since the last look, and return it [n].
 
         Args:
-            records: of the connections that are open or have ended since (execution.stock.trial) [n].
+            records: of the connections that are open or have ended since (execution.stock.trial); a connection may be
+                there twice.
         """
-        records = records[np.argsort(records["id"])]
+        records = records[np.lexsort((records["t_ns"], records["ended"], records["id"]))]
+        last = np.ones(len(records), np.bool_)
+        last[:-1] = records["id"][1:] != records["id"][:-1]
+        records = records[last]
+        known = np.concatenate([self.open, self._left_out])
         before = np.zeros(len(records), RECORD)
-        _, now, then = np.intersect1d(records["id"], self.open["id"], assume_unique=True, return_indices=True)
-        before[now] = self.open[then]
+        _, now, then = np.intersect1d(records["id"], known["id"], assume_unique=True, return_indices=True)
+        before[now] = known[then]
         rows = np.zeros(len(records), ACTIVITY)
         for name in ("id", "group", "min_rtt_us"):
             rows[name] = records[name]
@@ -80,6 +91,7 @@ class Tally:
         moved = ((rows["sent_segs"] > 0) | (rows["acked_bytes"] > 0)) & (records["srtt_us"] > 0)
         rows["srtt_sum_us"], rows["srtt_count"] = np.where(moved, records["srtt_us"], 0), moved
         self._parts.append(rows[moved])
+        self._left_out = self.open[~np.isin(self.open["id"], records["id"])]
         self.open = records[records["ended"] == 0]
         return rows
 

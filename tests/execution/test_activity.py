@@ -59,6 +59,29 @@ def test_a_connection_between_two_looks_counts_and_is_forgotten() -> None:
     assert len(tally.open) == 0
 
 
+def test_a_connection_that_is_shown_twice_counts_once() -> None:
+    """The iterator repeats one, and one ends between the look at the queue and the iterator's."""
+    tally = Tally()
+    twice = [record(1, 1, data_segs_out=10), record(2, 1, data_segs_out=5, ended=1), record(1, 1.1, data_segs_out=12)]
+    rows = tally.look(np.concatenate([*twice, record(2, 1.1, data_segs_out=5)]))
+    assert rows["id"].tolist() == [1, 2] and rows["sent_segs"].tolist() == [12, 5]
+    assert tally.open["id"].tolist() == [1]
+    [row] = tally.look(record(1, 2, data_segs_out=15))
+    assert (row["begun"], row["sent_segs"]) == (0, 3)
+
+
+def test_a_connection_that_is_left_out_once_goes_on() -> None:
+    tally = Tally()
+    tally.look(np.concatenate([record(1, 1, data_segs_out=10), record(2, 1, data_segs_out=10)]))
+    assert len(tally.look(record(2, 2, data_segs_out=11))) == 1
+    rows = tally.look(np.concatenate([record(1, 3, data_segs_out=14, ended=1), record(2, 3, data_segs_out=12)]))
+    assert (rows["begun"].tolist(), rows["sent_segs"].tolist()) == ([0, 0], [4, 1])
+    assert rows["alive_ns"].tolist() == [2 * S, S]
+    for t_s in (4, 5):
+        tally.look(record(3, t_s))
+    assert not len(tally._left_out)
+
+
 def test_a_connection_in_several_intervals_is_one() -> None:
     parts = []
     tally = Tally()
