@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import all_of, any_of
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import RewardKind
 
@@ -224,8 +225,8 @@ def of_networks(kinds: Sequence[RewardKind], which: npt.NDArray[np.int64], measu
     ticks = Ticks(measured, measured.flows, measured.flows)
     values: Values = np.zeros(len(which))
     for position, kind in enumerate(kinds):
-        if (rows := which == position).all():
+        if all_of(rows := which == position):
             return REWARDS[kind].function(ticks)
-        if rows.any():
+        if any_of(rows):
             values = np.where(rows, REWARDS[kind].function(ticks), values)
     return values

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Bools, Doubles, Floats, Ints
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints, any_of
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
 from sagecc.execution.agent.bound import window_bound
@@ -129,12 +129,12 @@ class Decisions:
             starting = self._slow_start.active(samples, slots)
             due &= ~starting
         shown = due
-        if ending is not None and ending.any():
+        if ending is not None and any_of(ending):
             due, shown = due & ~ending, due | ending
-        observation = self.source.report(shown) if shown.any() else np.zeros((0, 0), np.float32)
-        if self._slow_start and (skipped := starting & ready & ~shown).any():
+        observation = self.source.report(shown) if any_of(shown) else np.zeros((0, 0), np.float32)
+        if self._slow_start and any_of(skipped := starting & ready & ~shown):
             self.source.skip(skipped)
-        if due.any():
+        if any_of(due):
             rows, deciding = some(due, samples, slots)
             period = self._period[deciding] = period_ticks(self._control, rows)
             self._wait[deciding] = period - 1
@@ -154,13 +154,13 @@ class Decisions:
         outage = self._outages.step(observed.samples, slots)
         samples = outage.samples if outage else observed.samples
         if len(actions):
-            deciding = slots[due]
+            deciding, (low, high) = slots[due], self._control.limits
             parts = self._period[deciding] if self._control.map == SPREAD_MAP else 1
-            values = rounded(self._control, np.clip(actions, *self._control.limits))
+            values = rounded(self._control, np.minimum(np.maximum(actions, low), high))
             self._action[deciding] = values / parts
             self.source.acted(deciding, values)
         cwnd, pacing = self._action_map.step(samples, slots, due, self._action[slots])
-        if self._slow_start and observed.starting.any():
+        if self._slow_start and any_of(observed.starting):
             start = self._slow_start.step(samples, slots, observed.acked)
             cwnd, pacing = np.where(observed.starting, start, (cwnd, pacing))
         if self._floor:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sagecc.common.arrays import Doubles
+from sagecc.common.arrays import Doubles, all_of
 from sagecc.common.errors import SageccError
 from sagecc.execution.environments.task import LearningTask
 from sagecc.policy.artefact import OBSERVATION_SOURCE
@@ -59,7 +59,7 @@ def checked_actions(action: Any, shape: tuple[int, ...], subject: str = "an acti
         raise SageccError(f"{subject} must be an array of numbers of shape {shape}, not {action!r:.60}") from None
     if values.shape != shape:
         raise SageccError(f"{subject} must be of shape {shape}, not {values.shape}")
-    if not np.isfinite(values).all():
+    if not all_of(np.isfinite(values)):
         raise SageccError(f"{subject} must be finite, not {action!r:.60}")
     return values
 

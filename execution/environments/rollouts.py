@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.utils.seeding import np_random
 
-from sagecc.common.arrays import Bools, Doubles, Floats, Ints
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints, all_of, any_of
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.decisions import Decisions, Observed, joined
 from sagecc.execution.agent.sources import observation_source
@@ -205,13 +205,13 @@ class Rollouts:
             SageccError: bad input, or a kernel fails; all episodes are ended then.
         """
         values, waiting = np.asarray(actions, np.float64), self._waiting
-        if values.shape != (count := int(waiting.due.sum()),) or not np.isfinite(values).all():
+        if values.shape != (count := np.count_nonzero(waiting.due),) or not all_of(np.isfinite(values)):
             raise SageccError(f"actions must be {count} finite numbers, not {actions!r:.60}")
         try:
             self._act(waiting, values)
             self._waiting = _NOBODY
             self._steps += self._running
-            if renew and not self._running.all():
+            if renew and not all_of(self._running):
                 self._begin(dict.fromkeys(np.flatnonzero(~self._running).tolist()), self._candidates)
             return self._run(np.flatnonzero(self._running).tolist())
         except BaseException:
@@ -282,7 +282,7 @@ class Rollouts:
         """Run labs on, each to the next tick at which a flow of its is shown, or to its end."""
         steps, waiting, numbers = [self._nothing], [self._waiting], list(labs)
         while numbers and (observed := self._tick(numbers, steps)) is not None:
-            if observed.shown.all() and not steps[-1].over.any():  # nothing to part: most ticks are so
+            if all_of(observed.shown) and not any_of(steps[-1].over):  # nothing to part: most ticks are so
                 waiting.append(observed)
                 break
             of_lab = observed.slots // self.per_lab
@@ -310,7 +310,7 @@ class Rollouts:
         if self._competition:
             self._competition.update(samples, slots, shown, ending)
         self._earnings.update(samples, slots)
-        if not shown.any():
+        if not any_of(shown):
             steps.append(self._nothing)
             return observed
         shown_samples, rows, labs_shown = some(shown, samples, slots, of_lab)
@@ -335,7 +335,7 @@ class Rollouts:
                 states=states,
             )
         )
-        if steps[-1].over.any():
+        if any_of(steps[-1].over):
             over = (now_ns >= self._lab_last_ns[of_lab]) | (limited & shown) | floods
             for number in np.unique(of_lab[over]).tolist():
                 self._end(number)

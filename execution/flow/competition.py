@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Bools, Doubles, Floats, Ints
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints, any_of
 from sagecc.execution.flow.intervals import Intervals
 from sagecc.execution.flow.window import one_window_bytes_s
 from sagecc.schemas.environment import Environment, Flow
@@ -108,11 +108,11 @@ class Competition:
             shown: whose MTP ends here [B].
             ending: who is gone after this tick [B].
         """
-        if self._ending.any():
+        if any_of(self._ending):
             self._throughput[self._ending] = np.nan
             self._ending[:] = False
         self._intervals.update(samples, slots)
-        if not shown.any():
+        if not any_of(shown):
             return
         rows, chosen = samples[shown], slots[shown]
         report = self._intervals.report(shown)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Bools, Doubles, Ints
+from sagecc.common.arrays import Bools, Doubles, Ints, all_of
 
 PACKETS_PER_ACK = 2
 """Packets that a receiver acknowledges at once (RFC 5681, section 4.2)."""
@@ -81,7 +81,7 @@ class Intervals:
         """Take one row of each flow; return which have got acknowledgements in their interval [B]."""
         self.samples, self.slots = samples, slots
         delivered = samples["delivered_pkts"].astype(np.int64)
-        if not self._seen[slots].all():
+        if not all_of(self._seen[slots]):
             new = ~self._seen[slots]
             self._delivered[slots[new]] = delivered[new]
             self.begin(new)
@@ -151,7 +151,7 @@ class Intervals:
 
 def some(which: Bools, *columns: Any) -> tuple[Any, ...]:
     """Return the chosen rows [B] of columns, without copies where they are all: choosing costs more than most work."""
-    return columns if which.all() else tuple(column[which] for column in columns)
+    return columns if all_of(which) else tuple(column[which] for column in columns)
 
 
 def min_rtts_us(samples: npt.NDArray[np.void]) -> Doubles:

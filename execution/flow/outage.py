@@ -64,10 +64,12 @@ def _step(
     ca_state: Ints,
     slots: Ints,
     states: Ints,
-) -> tuple[Ints, Ints, Ints, Bools, bool]:
-    """Take the next tick of some flows; return the RTTs and the rest of AfterOutage [B], and whether any matters."""
-    rtts, least, most = srtt_us.copy(), np.zeros(len(slots), np.int64), np.full(len(slots), NO_LIMIT)
-    over, matters = np.zeros(len(slots), np.bool_), False
+    found: Ints,
+) -> bool:
+    """Take the next tick of some flows, and tell whether any matters; `found` [4, B] takes the RTTs and AfterOutage."""
+    rtts, least, most, over = found
+    rtts[:], least[:], most[:], over[:] = srtt_us, 0, NO_LIMIT, 0
+    matters = False
     for row in range(len(slots)):
         state = states[slots[row]]
         first = state[_SINCE] < 0
@@ -84,7 +86,7 @@ def _step(
             elif packets:
                 state[_LEFT] -= packets
                 if state[_LEFT] <= 0:
-                    state[_RTT], over[row], matters = 0, True, True
+                    state[_RTT], over[row], matters = 0, 1, True
         elif silent:
             state[_LEFT] = 0
             if not state[_RTT] and ca_state[row] == TCP_CA_LOSS:
@@ -96,7 +98,7 @@ def _step(
             elif state[_LEFT] > 0:
                 state[_PROBE] = min(state[_PROBE], in_flight[row] + PROBE_PKTS)
                 least[row] = max(state[_WINDOW], state[_PROBE])
-    return rtts, least, most, over, matters
+    return matters
 
 
 @dataclass(frozen=True)
@@ -139,14 +141,14 @@ class Outages:
         cwnd, srtt, delivered, unacked, sacked, lost, retrans = (samples[name].astype(np.int64) for name in names)
         in_flight = unacked - sacked - lost + retrans  # tcp_packets_in_flight
         ca_state = samples["ca_state"].astype(np.int64)
-        rtts, least, most, over, matters = _step(
-            times_us(samples), cwnd, srtt, delivered, unacked, in_flight, ca_state, slots, self._states
-        )
-        if not matters:
+        found = np.empty((4, len(slots)), np.int64)  # an array that compiled code makes costs more than all it computes
+        now_us = times_us(samples)
+        if not _step(now_us, cwnd, srtt, delivered, unacked, in_flight, ca_state, slots, self._states, found):
             return None
+        rtts, least, most, over = found
         paced = samples.copy()
         paced["srtt_us"] = rtts
-        return AfterOutage(paced, least, most, over)
+        return AfterOutage(paced, least, most, over != 0)
 
     def reset(self, slot: int) -> None:
         """Forget a flow, so that its slot can serve another."""
