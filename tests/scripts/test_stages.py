@@ -61,7 +61,7 @@ class Project:
         outs += [f"leagues/results/{name}" for name in (*tables, *pictures, "standings.csv", "raw/policies.json")]
         outs += ["leagues/report.html"]
         outs += [f"leagues/study-results/experiments/{name}/a" for name in STUDIED]
-        outs += ["leagues/study-results/all/a", "models/sagecc-1/a"]
+        outs += ["leagues/study-results/all/a", "models/sagecc-12/a"]
         rounds = [f"datasets/grown/round-{number}" for number in range(3)]
         outs += [
             f"{folder}/{name}" for folder in rounds for name in ("policy/a", "state.safetensors", "raw/a", "pool/a")
@@ -306,7 +306,7 @@ def test_the_study_s_version_runs_the_study_alone(project: Project) -> None:
 def test_a_stage_s_command_has_the_study_s_options() -> None:
     commands = {stage.name: str(stage.cmd) for stage in Repo(str(ROOT)).index.stages if "study" in (stage.name or "")}
     assert commands.keys() == {f"study@{name}" for name in STUDIED}
-    assert "study fairness --schemes cubic,bbr2,vegas --policy models/sagecc-1 --repeats 20 --runs" in str(
+    assert "study fairness --schemes cubic,bbr2,vegas --policy models/sagecc-12 --repeats 20 --runs" in str(
         commands["study@fairness"]
     )
 
