@@ -106,7 +106,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 
 BENCHMARKS := bench-compare bench-collect bench-kernel bench-kicks bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-algorithms bench-gymnasium \
 	bench-lockstep bench-online bench-growth bench-report bench-flows bench-scale
-BEHAVIOUR := bench-jitter bench-bbr2 bench-cellular bench-examples bench-actions bench-astraea bench-outages
+BEHAVIOUR := bench-jitter bench-bbr2 bench-cellular bench-examples bench-actions bench-outages
 PAGES = python -m scripts.pages
 
 .PHONY: bench bench-unseen bench-vetting bench-scores bench-starts $(BENCHMARKS) $(BEHAVIOUR)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from evidence.leagues.results import recipes
@@ -57,7 +58,7 @@ POOLS = (
 )
 IMITATES, FOLLOWS = "clones", "follows critics too"
 
-NETWORK = "II-36mbps-70ms-6bdp-2affdd"
+NETWORK = "II-18mbps-50ms-3bdp-df576b"
 """Of `heldout`, in which windows are drawn."""
 MINUTE_S = 60.0
 PLAYERS = {
@@ -99,7 +100,8 @@ def windows_figure(rows: Mapping[str, pa.Table]) -> Figure:
         figure = Figure(figsize=(9, 4), layout="constrained")
         axes = figure.subplots()
         for title, colour in zip(rows, (HEURISTIC, INK, POLICY, GREEN), strict=True):
-            axes.plot(rows[title]["t_s"], rows[title]["cwnd_pkts"], color=colour, linewidth=1.4, label=title)
+            shown = rows[title].filter(pc.less_equal(rows[title]["t_s"], MINUTE_S))
+            axes.plot(shown["t_s"], shown["cwnd_pkts"], color=colour, linewidth=1.4, label=title)
         axes.set_xlim(0, MINUTE_S)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("time (s)")

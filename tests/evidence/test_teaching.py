@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from evidence.leagues.teaching import FOLLOWS, IMITATES, POOLS, rates
+from evidence.leagues.teaching import FOLLOWS, IMITATES, MINUTE_S, PLAYERS, POOLS, rates, windows_figure
 from sagecc.common.errors import SageccError
 
 
@@ -41,3 +43,11 @@ def test_a_recipe_without_a_result_is_named() -> None:
     lacking = {name: one for name, one in RESULTS.items() if one["base"] != "offline-small"}
     with pytest.raises(SageccError, match="the runs 'offline-small' have no result"):
         rates(lacking)
+
+
+def test_windows_are_drawn_over_the_first_minute() -> None:
+    times_s = [0.5 * number for number in range(200)]
+    rows = {title: pa.table({"t_s": times_s, "cwnd_pkts": range(200)}) for title in PLAYERS}
+    (axes,) = windows_figure(rows).axes
+    assert [line.get_label() for line in axes.lines] == list(PLAYERS)
+    assert {np.max(line.get_xdata()) for line in axes.lines} == {MINUTE_S}
