@@ -405,12 +405,12 @@ PAPERS: Mapping[str, Experiment] = MappingProxyType(
                 title="Astraea: a WAN of 10 Gbps",
                 figure="Astraea, appendix B.4, Fig. 22",
                 grid=(Cell(queue_bdp=1.0, bandwidth_mbps=10_000.0, rtt_ms=10.0),),
-                network=Alone(20.0),
+                network=Alone(10.0),
                 measure=measures.tested_flow,
                 quantity="goodput_mbps",
                 picture="plane",
                 competitor="none",
-                chosen="The text gives neither queue nor length: 1 BDP, 20 s.",
+                chosen="The text gives neither queue nor length: 1 BDP, 10 s.",
             ),
         )
     }
