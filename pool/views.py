@@ -101,7 +101,9 @@ def open_pool(
             from sagecc.pool.objects import Objects  # a library that few need
 
             connection.register_filesystem(Objects(scheme))
-        connection.execute("SET enable_progress_bar = false")  # else it goes to stdout where Python seems interactive
+        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (True,):
+            # Where Python seems interactive it goes to stdout. In a notebook without ipywidgets there is none to set.
+            connection.execute("SET enable_progress_bar = false")
         connection.execute("SET parquet_metadata_cache = true")  # a file's footer is read once, not with every query
         connection.execute(f"SET threads = {THREADS_PER_CORE * len(os.sched_getaffinity(0))}")
         connection.execute("SET VARIABLE view_columns = ?", [computed().to_pylist()])
