@@ -229,9 +229,10 @@ kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, f
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
 
-KICKS_rarer := --kicks 28:0.125:0.125:0.25:0.25:0.25:2
-KICKS_more := --kicks 1.75:0.125:0.125:0.25:0.25:0.25:2
-KICKS_down := --kicks 7:0.125:0.125:0.25:0.25:0.25
+KICKS_DOWN := 0.125:0.125:0.25:0.25:0.25
+KICKS_rarer := --kicks 28:$(KICKS_DOWN):2
+KICKS_more := --kicks 1.75:$(KICKS_DOWN):2
+KICKS_down := --kicks 7:$(KICKS_DOWN)
 KICKS_jittered := --jitter
 
 .PHONY: kicks-pools

@@ -22,6 +22,7 @@ from sagecc.leagues.study.papers import PAPERS
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 SPOKEN_OF = {experiment for _, experiment, _ in PAPER_STATEMENTS}
+"""What the papers' texts say something of."""
 PLAYS = Plays("figures", tuple(each for name, each in PAPERS.items() if name in SPOKEN_OF), small_grid=20)
 SAGES = (SAFEST_POLICY, BEST_POLICY)
 """What stands for Sage, one after the other; SAGE too, where it plays."""

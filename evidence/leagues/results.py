@@ -36,6 +36,7 @@ def context(folder: Path = FOLDER, of_runs: Path = RUNS) -> Values:
     """
     results = list(read_results(of_runs).values())
     repro = read_json(folder / "repro.json")
+    tried, parts = recipes(results), by_name(recipes([*(read_results(PARTS) | read_results(TEACHING)).values()]))
     return {
         "grid": read_json(folder / "full-grid.json"),
         "papers_four": PAPERS_FOUR,
@@ -43,10 +44,9 @@ def context(folder: Path = FOLDER, of_runs: Path = RUNS) -> Values:
         "first": by_rank(repro["ranking"], repro["standings"])[:FIRST],
         "baseline": BASELINE,
         "spent": spent(results),
-        "recipes": recipes(results),
-        "parts": {
-            of["first"]["name"]: of for of in recipes([*(read_results(PARTS) | read_results(TEACHING)).values()])
-        },
+        "recipes": tried,
+        "parts": parts,
+        "every": by_name(tried) | parts,
     }
 
 
@@ -82,6 +82,11 @@ def recipes(results: Sequence[Values]) -> list[Values]:
         for of in alike.values()
         if len(of) > 1
     ]
+
+
+def by_name(tried: Sequence[Values]) -> dict[str, Values]:
+    """Return `recipes` by the names of their first seeds."""
+    return {of["first"]["name"]: of for of in tried}
 
 
 def standing_over_seeds(places: Sequence[Values]) -> Values:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
-from evidence.leagues.results import recipes
+from evidence.leagues.results import by_name, recipes
 from evidence.machine import KERNEL
 from evidence.paper.pictures import variants_figure
 from evidence.training.run import RUNS, policies_of, run_all
@@ -72,7 +72,7 @@ PLAYERS = {
 
 def rates(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of the picture, of results by run; SageccError where a recipe has no result."""
-    of = {by["first"]["name"]: by["leagues"][LEAGUE] for by in recipes([*results.values()])}
+    of = {name: recipe["leagues"][LEAGUE] for name, recipe in by_name(recipes([*results.values()])).items()}
     if lacking := [name for pool in POOLS for name in (pool.clone, pool.recipe) if name and name not in of]:
         raise SageccError(
             f"the runs '{lacking[0]}' have no result: 'make policies' and 'make bench-teaching' make them"

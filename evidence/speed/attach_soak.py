@@ -342,7 +342,7 @@ def main() -> None:
 
     def keep(part: dict[str, Any]) -> None:
         samples = part["samples"]
-        thinned = samples[:: max(1, len(samples) // 20)] + samples[-1:]
+        thinned = samples[: -1 : max(1, len(samples) // 20)] + samples[-1:]
         parts = [*earlier, {**part, "samples": thinned}]
         save(
             NAME, {"policy": str(MODEL), "at_once": FLOWS, "life_s": LIFE_S, "summary": summary(parts), "parts": parts}

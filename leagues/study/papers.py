@@ -56,6 +56,8 @@ def _steps(every_s: float, *rates_mbps: float) -> tuple[RateStep, ...]:
 _ASTRAEA_LINK = Cell(queue_bdp=1.0, bandwidth_mbps=100.0, rtt_ms=30.0, flows=3)
 _ASTRAEA_FLOWS = Joining(every_s=40.0, life_s=120.0)
 
+_UNDER_DISCIPLINES = tuple(Cell(bandwidth_mbps=48.0, rtt_ms=20.0, case=each) for each in DISCIPLINES)
+
 PAPERS: Mapping[str, Experiment] = MappingProxyType(
     {
         each.name: each
@@ -127,7 +129,7 @@ PAPERS: Mapping[str, Experiment] = MappingProxyType(
                 name="sage-23",
                 title="Sage: queue disciplines",
                 figure="Sage, appendix E.2, Fig. 23",
-                grid=tuple(Cell(bandwidth_mbps=48.0, rtt_ms=20.0, case=each) for each in DISCIPLINES),
+                grid=_UNDER_DISCIPLINES,
                 network=Alone(60.0, 240_000),
                 measure=measures.tested_flow,
                 quantity="goodput_mbps",
@@ -230,7 +232,7 @@ PAPERS: Mapping[str, Experiment] = MappingProxyType(
                 name="orca-16",
                 title="Orca: queue disciplines",
                 figure="Orca, section 5.7, Fig. 16",
-                grid=tuple(Cell(bandwidth_mbps=48.0, rtt_ms=20.0, case=each) for each in DISCIPLINES),
+                grid=_UNDER_DISCIPLINES,
                 network=Alone(60.0, 1_500_000),
                 measure=measures.tested_flow,
                 quantity="goodput_mbps",

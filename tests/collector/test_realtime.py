@@ -372,7 +372,8 @@ def test_the_command_tells_of_a_flow_that_its_receive_window_bound(through_a_rea
     assert result["limits"]["receive_window"] > 0.5
     assert result["limits"]["send_buffer"] < result["limits"]["receive_window"]
     assert result["notice"].startswith("bound by its receive window (")
-    assert "raise net.ipv4.tcp_rmem" in result["notice"]  # on a busy host the application may have bound it, too
+    # on a busy host the application may have bound it, too, and its advice follows
+    assert " of its life): raise net.ipv4.tcp_rmem" in result["notice"]
     assert result["flows"][0]["notice"] == result["notice"]
 
 

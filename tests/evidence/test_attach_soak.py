@@ -34,6 +34,6 @@ def test_parts_add_up_and_the_beginning_of_each_is_left_out() -> None:
 
 
 def test_one_look_after_the_beginning_says_nothing_yet() -> None:
-    """What is kept ends with the last sample once more."""
+    """Parts that were kept before may end with the last sample twice."""
     found = summary([part([sample(10, 5, 0), sample(WARM_S, 50, 10), sample(WARM_S, 50, 10)], [])])
     assert (found["processes"]["agent"]["rss_mib"], found["processes"]["agent"]["cores"]) == ([], None)
