@@ -17,7 +17,7 @@ import polars as pl
 from evidence.leagues.experiments import NAMES, REPEATS, Plays, contestants, statements, together
 from evidence.machine import save
 from sagecc.cli import errors_in_one_line
-from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.common.shipped import BEST_POLICY, SAFEST_POLICY
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.plots import save_figure
 from sagecc.leagues.study.drawing import Look
@@ -29,7 +29,7 @@ from sagecc.leagues.study.results import as_number, cells_table
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 PLAYS = Plays("study", tuple(each for each in STUDY.values() if each.in_study), small_grid=6)
-SAGES = (POOL_POLICY, BEST_POLICY)
+SAGES = (SAFEST_POLICY, BEST_POLICY)
 """What stands for the study's Sage, one after the other: learned from the pool, and learned online; SAGE too, where it
 plays."""
 CONTESTANTS = {
