@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -40,6 +42,9 @@ WAITS = 4
 
 EXIT_GRACE_S = 5.0
 """Time in which a guest that has closed its socket may print why and exit (s)."""
+
+BUSY_S = 5.0
+"""Time in which whoever copied the kernel may close it (s): what is open for writing cannot be executed."""
 
 RECEIVE_BYTES = 256 << 10
 """Size of a read: as much as the guest sends at once."""
@@ -337,17 +342,21 @@ def _understands(hello: np.void, spec: EpisodeSpec) -> bool:
 
 
 def _start(command: list[str], guest_socket: socket.socket, console: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            command,
-            stdin=guest_socket.fileno(),
-            stdout=console,
-            stderr=subprocess.STDOUT,
-            env={"PATH": "/usr/bin:/bin", "TMPDIR": folder},
-            process_group=0,  # not a session: the scheduler's autogroups would count each guest like a whole login
-        )
-    except OSError as error:
-        raise SageccError(f"{command[0]} cannot be run ({error.strerror}): {SEE_DOCTOR}") from None
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=guest_socket.fileno(),
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                env={"PATH": "/usr/bin:/bin", "TMPDIR": folder},
+                process_group=0,  # not a session: the scheduler's autogroups would count each guest like a whole login
+            )
+        except OSError as error:
+            if error.errno != errno.ETXTBSY or time.monotonic() > deadline:
+                raise SageccError(f"{command[0]} cannot be run ({error.strerror}): {SEE_DOCTOR}") from None
+            time.sleep(0.01)
 
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float = 0) -> int:
