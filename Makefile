@@ -35,7 +35,7 @@ full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into data
 	@python -m scripts.repro --full
 
 .PHONY: kicked
-kicked: setup ## Collect kicked schemes and `wander`, and their pool, into datasets/kicked (docs/guide/collect.md; 25 minutes)
+kicked: setup ## Collect all that models/sagecc-12 learned from, four times what `make repro` collects, into datasets/kicked (docs/guide/collect.md; 25 minutes)
 	@python -m scripts.repro --kicked $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: labs

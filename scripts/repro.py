@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dvc.exceptions import DvcException
@@ -24,18 +24,42 @@ from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = {
-    "smoke": ("offline-tiny", "labs-tiny"),
-    "small": ("sagecc-12", "sagecc-10"),
-    "full": ("sagecc-12", "sagecc-10"),
+CHOICES: Mapping[str, Mapping[str, str]] = {
+    "smoke": {
+        "kicked": "smoke",
+        "kicks": "100%",
+        "walks": "1",
+        "wider": "datasets/smoke",
+        "wider_kicks": "100%",
+        "wider_walks": "1",
+        "config": "offline-tiny",
+        "labs": "labs-tiny",
+    },
+    "small": {
+        "kicked": "spread",
+        "kicks": "25%",
+        "walks": "1",
+        "wider": "schemas/sets",
+        "wider_kicks": "25%",
+        "wider_walks": "1",
+        "config": "sagecc-12",
+        "labs": "sagecc-10",
+    },
+    "full": {
+        "kicked": "full",
+        "kicks": "100%",
+        "walks": "4",
+        "wider": "schemas/sets",
+        "wider_kicks": "100%",
+        "wider_walks": "3",
+        "config": "sagecc-12",
+        "labs": "sagecc-10",
+    },
 }
-"""The configurations by which each profile learns: from the pool, and in labs."""
+"""By profile what params.yaml has: networks and shares of the kicked pool, and how is learned from it, and in labs."""
 
-KICKED_IN = {"smoke": "smoke", "small": "spread", "full": "full"}
-"""The profile that each one's pool of kicked schemes is of."""
-
-WIDER_IN = {"smoke": "datasets/smoke", "small": "schemas/sets", "full": "schemas/sets"}
-"""The folder of each one's sets of networks that Sets I and II lack."""
+WHOLE = {"kicks": "100%", "walks": "4", "wider_kicks": "100%", "wider_walks": "3"}
+"""The kicked pool that models/sagecc-12 learned from."""
 
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
@@ -58,14 +82,14 @@ def main() -> int:
     for name, target in (("--full", FULL), ("--kicked", KICKED_POOL), ("--labs", LABS), ("--study", STUDY)):
         help_text = f"Run the stages of {target} instead, and print no table."
         other.add_argument(name, dest="target", action="store_const", const=target, help=help_text)
-    parser.add_argument("--profile", choices=sorted(CONFIGS), help="Written into params.yaml; default: what is there.")
+    parser.add_argument("--profile", choices=sorted(CHOICES), help="Written into params.yaml; default: what is there.")
     arguments = parser.parse_args()
     end_with_parent()
     try:
         with only_one(ROOT / ".dvc" / "tmp" / "repro.lock") as held:
             remove_leftovers(ROOT)
-            if arguments.profile:
-                choose_profile(ROOT / "params.yaml", arguments.profile)
+            choice = {"profile": arguments.profile, **CHOICES[arguments.profile]} if arguments.profile else {}
+            choose(ROOT / "params.yaml", choice | (WHOLE if arguments.target == KICKED_POOL else {}))
             status = dvc_repro(ROOT, held, [arguments.target] if arguments.target else [])
         if status == 0 and not arguments.target:
             # Beside what draws: loaded once there is a league to show.
@@ -155,18 +179,16 @@ def is_whole(lock: Path) -> bool:
     return True
 
 
-def choose_profile(params: Path, profile: str) -> None:
-    """Set `profile` and the configurations of `train` in params.yaml, comments kept."""
-    before = params.read_text()
-    after = re.sub(r"(?m)^(profile: )\S+", rf"\g<1>{profile}", before)
-    after = re.sub(r"(?m)^(kicked: )\S+", rf"\g<1>{KICKED_IN[profile]}", after)
-    after = re.sub(r"(?m)^(wider: )\S+", rf"\g<1>{WIDER_IN[profile]}", after)
-    for name, config in zip(("config", "labs"), CONFIGS[profile], strict=True):
-        after = re.sub(rf"(?m)^(  {name}: )\S+", rf"\g<1>{config}", after)
+def choose(params: Path, choice: Mapping[str, str]) -> None:
+    """Set fields of params.yaml, comments kept."""
+    before = after = params.read_text()
+    for name, value in choice.items():
+        after = re.sub(rf"(?m)^( *{name}: )\S+", rf"\g<1>{value}", after, count=1)
     if after != before:
         with write_atomically(params) as temporary:
             temporary.write_text(after)
-        print(f"make repro: params.yaml now has the profile {profile}", file=sys.stderr)
+        said = ", ".join(f"{name}: {value}" for name, value in choice.items())
+        print(f"make repro: params.yaml now has {said}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import groupby, product
@@ -33,6 +35,20 @@ class EpisodesFailedError(SageccError):
         self.failures = failures
 
 
+def drawn(environments: Sequence[Environment], scheme: str, share: float) -> list[Environment]:
+    """Return the environments that a scheme plays in, in their order: a share of each set, at least one.
+
+    They are drawn by a hash of both names: a greater share has them too, and other schemes' are others.
+    """
+    if share >= 1:
+        return list(environments)
+    chosen: set[str] = set()
+    for group in _by_set(environments):
+        by_hash = sorted((hashlib.sha256(f"{scheme} {each.id}".encode()).digest(), each.id) for each in group)
+        chosen |= {name for _, name in by_hash[: math.ceil(round(share * len(group), 6))]}
+    return [each for each in environments if each.id in chosen]
+
+
 def collect(
     environments: Sequence[Environment],
     schemes: Sequence[str],
@@ -41,6 +57,7 @@ def collect(
     engine: Engine,
     seed: int = 0,
     *,
+    share: float = 1,
     progress: bool = True,
     controllers: ControllerFactory | None = None,
     prune: bool = False,
@@ -48,7 +65,7 @@ def collect(
     seeds: Mapping[str, int] = MappingProxyType({}),
     players: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Run every scheme in every environment, except episodes that `out` has already, and store the trajectories.
+    """Run schemes in environments, except episodes that `out` has already, and store the trajectories.
 
     Equal calls give equal files, whatever the engine and whatever `out` held before. An episode that failed is run
     again by the next call.
@@ -60,6 +77,7 @@ def collect(
         kernel: path of the kernel.
         engine: runs the episodes.
         seed: seed of every episode whose environment is not in `seeds`.
+        share: of each set's environments that a scheme plays in (`drawn`).
         progress: whether to show progress.
         controllers: makes the controller of the flows that the host drives; required for those.
         prune: whether to drop other episodes of these sets and schemes, which otherwise stay.
@@ -78,11 +96,11 @@ def collect(
     if user_space and controllers is None:
         raise SageccError(f"'{user_space[0]}' needs something to run it; use 'sagecc run' or 'sagecc league'")
     out.mkdir(parents=True, exist_ok=True)
-    by_set = [list(group) for _, group in groupby(sorted(environments, key=_set), key=_set)]
+    playing = {scheme: {each.id for each in drawn(environments, scheme, share)} for scheme in schemes}
     with ExitStack() as locks:
         todo: list[Task] = []
         plans: dict[tuple[str, str], tuple[Partition, set[str], dict[str, str]]] = {}
-        for group, scheme in product(by_set, dict.fromkeys(schemes)):
+        for group, scheme in product(_by_set(environments), dict.fromkeys(schemes)):
             names = _all_schemes(group, (scheme,))
             identity = kernel_identity(kernel, {drives[n].underlying if n in drives else n for n in names})
             player = players.get(scheme, "")
@@ -90,6 +108,7 @@ def collect(
             tasks = [
                 Task(each, scheme, seeds.get(each.id, seed), identity, controllers, dict(drives), player)
                 for each in group
+                if each.id in playing[scheme]
             ]
             old_rows = partition.kept()
             ids = {task.id for task in tasks}
@@ -136,6 +155,10 @@ def _run(
 def _all_schemes(environments: Sequence[Environment], schemes: Sequence[str]) -> list[str]:
     """Return the schemes and those of all competitors, in a fixed order."""
     return sorted({*schemes, *(cross.scheme for environment in environments for cross in environment.cross)})
+
+
+def _by_set(environments: Sequence[Environment]) -> list[list[Environment]]:
+    return [list(group) for _, group in groupby(sorted(environments, key=_set), key=_set)]
 
 
 def _set(environment: Environment) -> str:

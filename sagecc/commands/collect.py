@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sagecc.collector.run.collect import EpisodesFailedError, collect
+from sagecc.collector.run.collect import EpisodesFailedError, collect, drawn
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.ray_engine import on_ray
 from sagecc.collector.run.task import Task
@@ -19,9 +19,8 @@ from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.terminals import one_line
 from sagecc.engine import engine_options, ray_cluster
-from sagecc.options import kernel_option, parse_schemes, quiet_option, raw_folder, raw_option
+from sagecc.options import SHARE, kernel_option, parse_schemes, quiet_option, raw_folder, raw_option
 from sagecc.schemas.disturbance import Disturbance, Kicks
-from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import FAILURES
 from sagecc.schemas.schemes import check_scheme, is_driven
@@ -37,6 +36,12 @@ _KICKS = ":".join(f"{number:g}" for number in (Kicks().every, *Kicks().by))
 @networks_options
 @repeats_options
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
+@click.option(
+    "--share",
+    type=SHARE,
+    default=1.0,
+    help="Share of each set's networks that a scheme plays in, such as 25%; each scheme in others. Default: all.",
+)
 @click.option("--set", "only", type=click.Choice(["I", "II"]), help="Only this set of the profile (default: both).")
 @raw_option("--out", "Folder of the trajectories.")
 @click.option(
@@ -68,6 +73,7 @@ _KICKS = ":".join(f"{number:g}" for number in (Kicks().every, *Kicks().by))
 def command(
     networks: EnvironmentSet,
     schemes: str,
+    share: float,
     only: str | None,
     out: Path | None,
     jobs: int | None,
@@ -110,12 +116,16 @@ def command(
     names = _disturbed(schemes, {"kicks": kicks, "jitter": jitter, "starts": starts})
     if not names:
         raise SageccError("--schemes names none: there is nothing to collect")
-    count = len(environments) * len(names)
+    if not 0 < share <= 1:
+        raise SageccError("--share is more than 0 % and at most 100 %")
+    episodes = [(environment, name) for name in names for environment in drawn(environments, name, share)]
+    count = len(episodes)
     about = {"out": str(out), "schemes": names, "networks": len(environments), "episodes": count}
     if dry_run:
-        cost_s = _cost_s(environments, names)
+        cost_s = sum(Task(environment, scheme, 0, identity="").cost for environment, scheme in episodes)
         told = json.dumps({**about, "cpu_s": cost_s}, indent=1)
-        click.echo(told if as_json else _extent(environments, names, cost_s))
+        extent = f"{count} episodes, {len(names)} schemes in {len(environments)} networks"
+        click.echo(told if as_json else f"{extent}: about {cost_s / 60:.1f} CPU minutes")
         return
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
     user_space: Mapping[str, Any] = {}
@@ -133,6 +143,7 @@ def command(
             kernel,
             episodes_engine,
             seed,
+            share=share,
             progress=not quiet,
             prune=prune,
             seeds=seeds,
@@ -151,17 +162,6 @@ def command(
         return
     remark = f"; skipped {len(failures)} that failed" if failures else ""
     click.echo(f"{count - len(failures)} episodes of {len(names)} schemes in {out}{remark}")
-
-
-def _cost_s(environments: Sequence[Environment], schemes: Sequence[str]) -> float:
-    """Return about how long the episodes take, of one core."""
-    return sum(Task(environment, schemes[0], 0, identity="").cost for environment in environments) * len(schemes)
-
-
-def _extent(environments: Sequence[Environment], schemes: Sequence[str], cost_s: float) -> str:
-    """Return how many episodes there are and about how long they take."""
-    networks = f"{len(schemes)} schemes in {len(environments)} networks"
-    return f"{len(schemes) * len(environments)} episodes, {networks}: about {cost_s / 60:.1f} CPU minutes"
 
 
 def _disturbed(schemes: str, numbers: Mapping[str, str | None]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from sagecc.collector.kernel.identity import identity_of_source
 from sagecc.collector.lab.boot import Controller, per_flow
 from sagecc.collector.lab.episode import Episode, FlowSummary
 from sagecc.collector.run import engines, store
-from sagecc.collector.run.collect import EpisodesFailedError, collect
+from sagecc.collector.run.collect import EpisodesFailedError, collect, drawn
 from sagecc.collector.run.engines import Engine, Results, local
 from sagecc.collector.run.grid import set_one
 from sagecc.collector.run.store import SPOOL, Partition, pack, read_failed, read_table
@@ -107,6 +107,39 @@ def test_nothing_is_run_twice_and_prune_drops_the_rest(kernel: Path, tmp_path: P
     cubic, others = ({k: v for k, v in hashes(tmp_path).items() if ("cubic" in k) == own} for own in (True, False))
     assert {k: v for k, v in cubic.items() if not k.startswith("fresh")} == hashes(tmp_path / "fresh")
     assert {tmp_path / name for name in others} == {path for path in before if "cubic" not in str(path)}
+
+
+def test_a_scheme_plays_in_a_share_of_each_set() -> None:
+    sets = (("a", 8), ("b", 20))
+    environments = [replace(network(mbps, 20, 1, 3), set=name) for name, count in sets for mbps in range(1, count + 1)]
+    few = {scheme: drawn(environments, scheme, 0.15) for scheme in ("cubic", "bbr", "vegas")}
+    for chosen in few.values():
+        assert [each.set for each in chosen] == ["a"] * 2 + ["b"] * 3  # at least so many
+        assert [each for each in environments if each in chosen] == chosen
+    assert len({tuple(each.id for each in chosen) for chosen in few.values()}) == 3
+    assert drawn(environments[::-1], "cubic", 0.15) == few["cubic"][::-1]
+    assert {each.id for each in few["cubic"]} < {each.id for each in drawn(environments, "cubic", 0.5)}
+    assert drawn(environments, "cubic", 1) == environments
+
+
+def test_a_share_and_prune_leave_what_is_played(kernel: Path, tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    collect(ENVIRONMENTS, SCHEMES, whole, kernel, local(2), progress=False)
+    stored = episodes_of(whole)
+    collect(ENVIRONMENTS, SCHEMES, part, kernel, local(2), share=0.5, progress=False)
+    played = [episode_id(each.id, scheme, 0) for scheme in SCHEMES for each in drawn(ENVIRONMENTS, scheme, 0.5)]
+    assert episodes_of(part) == sorted(played)
+    assert len(played) == 4
+    collect(ENVIRONMENTS, SCHEMES, whole, kernel, local(2), share=0.5, progress=False)
+    assert episodes_of(whole) == stored
+    collect(ENVIRONMENTS, SCHEMES, whole, kernel, local(2), share=0.5, progress=False, prune=True)
+    assert hashes(whole) == hashes(part)
+
+
+def episodes_of(raw: Path) -> list[str]:
+    """Return the ids of a folder's episodes."""
+    tables = [read_table(path) for path in raw.rglob("episodes.parquet")]
+    return sorted(name for table in tables for name in table["episode_id"].to_pylist())
 
 
 def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -> None:

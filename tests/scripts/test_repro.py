@@ -227,28 +227,24 @@ def test_a_lock_file_that_was_cut_short_is_removed(tmp_path: Path, content: str,
     assert lock.exists() == kept
 
 
-def test_choosing_a_profile_changes_five_words(tmp_path: Path) -> None:
+def test_choosing_a_profile_changes_its_own_words(tmp_path: Path) -> None:
     params = tmp_path / "params.yaml"
     before = (ROOT / "params.yaml").read_text()
     params.write_text(before)
-    repro.choose_profile(params, "smoke")
+    repro.choose(params, {"profile": "smoke", **repro.CHOICES["smoke"]})
     after = params.read_text().splitlines()
     differing = [(a, b) for a, b in zip(before.splitlines(), after, strict=True) if a != b]
     assert [b for _, b in differing] == [
         "profile: smoke",
         "kicked: smoke",
+        "kicks: 100%",
         "wider: datasets/smoke",
+        "wider_kicks: 100%",
         "  config: offline-tiny",
         "  labs: labs-tiny",
     ]
-    repro.choose_profile(params, "small")
-    assert params.read_text().splitlines() == [
-        {
-            "profile: smoke": "profile: small",
-            "kicked: smoke": "kicked: spread",
-            "wider: datasets/smoke": "wider: schemas/sets",
-            "  config: offline-tiny": "  config: sagecc-12",
-            "  labs: labs-tiny": "  labs: sagecc-10",
-        }.get(line, line)
-        for line in after
-    ]
+    repro.choose(params, {"profile": "small", **repro.CHOICES["small"]})
+    assert params.read_text() == before
+    repro.choose(params, repro.WHOLE)
+    whole = yaml.safe_load(params.read_text())
+    assert whole == yaml.safe_load(before) | {"kicks": "100%", "walks": 4, "wider_kicks": "100%", "wider_walks": 3}
