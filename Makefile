@@ -27,7 +27,7 @@ verify: ## Build the kernel, collect, let the policy play, compare with what is 
 	@PATH="$(CURDIR)/build/base-venv/bin:$$PATH" python -m scripts.verify
 
 .PHONY: repro
-repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table (40 minutes)
+repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table (25 minutes)
 	@python -m scripts.repro $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: full
@@ -240,6 +240,17 @@ kicks-pools: $(addprefix kicks-pool-,rarer more down jittered) ## Collect scheme
 kicks-pool-%: kernel
 	sagecc collect --profile small $(KICKS_$*) --out .cache/training/kicked-$*/raw
 	sagecc pool --raw .cache/training/kicked-$*/raw --out .cache/training/kicked-$*/pool
+
+QUARTER := .cache/training/kicked-quarter
+.PHONY: kicked-quarter
+kicked-quarter: kernel ## Collect the quarter of `make kicked` that `make repro` learns from, for the runs `sagecc-12-quarter` (5 minutes)
+	sagecc collect --profile spread --kicks --share 25% --out $(QUARTER)/raw
+	sagecc collect --profile spread --schemes wander --out $(QUARTER)/raw
+	for set in together mates; do \
+	  sagecc collect --environments $$set --schemes cubic,htcp,illinois,vegas --kicks --share 25% --out $(QUARTER)/raw && \
+	  sagecc collect --environments $$set --schemes wander --out $(QUARTER)/raw || exit; \
+	done
+	sagecc pool --raw $(QUARTER)/raw --out $(QUARTER)/pool
 
 .PHONY: kicked-full
 kicked-full: kernel ## Collect kicked schemes and `wander` in all of the paper's grid, for the run `sagecc-12-full` (after `make kicked`; two hours)

@@ -38,8 +38,17 @@ from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 CACHE = Path(".cache/bench-unseen")
-RECIPES = ("offline-kicks", "offline-wander", "offline", SAFEST_POLICY, BEST_POLICY, IN_LABS)
-"""Of a pool alone: kicks, with `wander`, with flows that start together, in all sets; of labs; of what wins most."""
+RECIPES = (
+    "offline-kicks",
+    "offline-wander",
+    "offline",
+    SAFEST_POLICY,
+    f"{SAFEST_POLICY}-quarter",
+    BEST_POLICY,
+    IN_LABS,
+)
+"""Of a pool alone: kicks, with `wander`, with flows that start together, in all sets, from a quarter of
+these; of labs; of what wins most."""
 SEED = 20261127
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""

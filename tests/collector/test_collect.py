@@ -585,3 +585,12 @@ def test_a_dry_run_says_how_much_there_is_to_do(tmp_path: Path, capsys: pytest.C
     told = json.loads(sagecc_here(capsys, *command, "--json")[1])
     assert (told["schemes"], told["networks"], told["episodes"]) == (["cubic", "vegas"], 90, 180)
     assert not (tmp_path / "raw").exists()
+
+
+def test_a_share_counts_in_a_dry_run_and_is_a_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["collect", "-n", "--schemes", "cubic,vegas", "-o", str(tmp_path / "raw"), "--share"]
+    status, output, _ = sagecc_here(capsys, *command, "25%")
+    assert (status, output.partition(":")[0]) == (0, f"{2 * (18 + 5)} episodes, 2 schemes in 90 networks")
+    for share in ("0%", "101%"):
+        status, output, errors = sagecc_here(capsys, *command, share)
+        assert (status, output, errors) == (2, "", "sagecc: --share is more than 0 % and at most 100 %\n")
