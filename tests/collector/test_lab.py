@@ -328,18 +328,19 @@ def test_a_file_that_cannot_be_run(tmp_path: Path) -> None:
 
 def test_a_kernel_that_its_writer_still_holds(kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux executes nothing that is open for writing: two workers of a node copy it at the same time."""
-    copy = tmp_path / "kernel"
-    shutil.copyfile(kernel, copy)
-    copy.chmod(0o755)
+    copies = [tmp_path / name for name in ("closed", "held")]  # a guest that ends may still be in the first
+    for copy in copies:
+        shutil.copyfile(kernel, copy)
+        copy.chmod(0o755)
     spec = episode_spec(network(12, 20, 1, 1), "cubic", 0)
-    with copy.open("r+b") as writer:
+    with copies[0].open("r+b") as writer:
         closing = threading.Timer(0.3, writer.close)
         closing.start()
-        assert len(run_guest(copy, spec).samples)
+        assert len(run_guest(copies[0], spec).samples)
         closing.join()
     monkeypatch.setattr(boot, "BUSY_S", 0.1)
-    with copy.open("r+b"), pytest.raises(SageccError, match=r"kernel cannot be run \(Text file busy\)"):
-        run_guest(copy, spec)
+    with copies[1].open("r+b"), pytest.raises(SageccError, match=r"held cannot be run \(Text file busy\)"):
+        run_guest(copies[1], spec)
 
 
 def test_no_kernel(tmp_path: Path) -> None:
