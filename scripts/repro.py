@@ -24,6 +24,9 @@ from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
+WHOLE = {"kicks": "100%", "walks": "4", "wider_kicks": "100%", "wider_walks": "3"}
+"""The kicked pool that models/sagecc-12 learned from."""
+
 CHOICES: Mapping[str, Mapping[str, str]] = {
     "smoke": {
         "kicked": "smoke",
@@ -47,19 +50,14 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
     },
     "full": {
         "kicked": "full",
-        "kicks": "100%",
-        "walks": "4",
         "wider": "schemas/sets",
-        "wider_kicks": "100%",
-        "wider_walks": "3",
+        **WHOLE,
         "config": "sagecc-12",
         "labs": "sagecc-10",
     },
 }
-"""By profile what params.yaml has: networks and shares of the kicked pool, and how is learned from it, and in labs."""
-
-WHOLE = {"kicks": "100%", "walks": "4", "wider_kicks": "100%", "wider_walks": "3"}
-"""The kicked pool that models/sagecc-12 learned from."""
+"""By profile what params.yaml has: networks and shares of the kicked pool, and the configurations by which it learns
+from that and in labs."""
 
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
