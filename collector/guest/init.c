@@ -56,8 +56,6 @@ struct flow {
 	__u64 left_bytes; /* not yet given to its socket */
 };
 
-enum event { EVENT_LISTENER, EVENT_SENDER, EVENT_RECEIVER, EVENT_START, EVENT_STOP, EVENT_TURN };
-
 static int lab;
 
 static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
@@ -316,16 +314,16 @@ static int *build_topology(const struct lab_layout *e)
 
 static int poller;
 
-static void watch(int fd, __u32 events, enum event event, __u32 flow)
+static void watch(int fd, __u32 events, enum lab_event event, __u32 flow)
 {
 	struct epoll_event e = { .events = events, .data.u64 = (__u64)event << 32 | flow };
 
 	must(epoll_ctl(poller, EPOLL_CTL_ADD, fd, &e), "epoll");
 }
 
-static void register_socket(__u32 flow, int fd, int receiver)
+static void register_socket(__u32 flow, int fd, int receiver, int served)
 {
-	struct lab_socket s = { .flow = flow, .receiver = receiver, .fd = fd };
+	struct lab_socket s = { .flow = flow, .receiver = receiver, .fd = fd, .served = served };
 
 	must(ioctl(lab, LAB_SOCKET, &s), "registering a socket");
 }
@@ -470,7 +468,7 @@ static void arm(int fd, __u64 at_ns)
 	must(timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL), "timerfd");
 }
 
-static void set_timer(__u64 at_ns, enum event event, __u32 flow)
+static void set_timer(__u64 at_ns, enum lab_event event, __u32 flow)
 {
 	int fd = new_timer();
 
@@ -541,13 +539,20 @@ static void run(const struct lab_layout *e, const int *nodes)
 	}
 	for (;;) {
 		struct epoll_event events[64];
-		int n = epoll_wait(poller, events, 64, -1);
+		off_t from;
+		struct lab_wait wait = { .events = events,
+					 .from = &from,
+					 .poller = poller,
+					 .most = 64,
+					 .payload = payload,
+					 .payload_bytes = PAYLOAD_BYTES };
+		int n = must(ioctl(lab, LAB_WAIT, &wait), "waiting");
 
-		for (int k = 0; k < n; k++) {
+		for (int k = wait.served; k < n; k++) {
 			__u32 id = (__u32)events[k].data.u64;
 			struct flow *flow = &flows[id];
 
-			switch ((enum event)(events[k].data.u64 >> 32)) {
+			switch ((enum lab_event)(events[k].data.u64 >> 32)) {
 			case EVENT_START:
 				flow->sender = start_sender(e, id, flow, nodes);
 				break;
@@ -567,7 +572,7 @@ static void run(const struct lab_layout *e, const int *nodes)
 				if (!flow->window_bytes) /* else it reads at once */
 					option(flow->receiver, SOL_SOCKET, SO_RCVLOWAT, RECEIVE_WAKE_BYTES,
 					       "SO_RCVLOWAT");
-				register_socket(id, flow->receiver, 1);
+				register_socket(id, flow->receiver, 1, !flow->window_bytes);
 				watch(flow->receiver, EPOLLIN, EVENT_RECEIVER, id);
 				break;
 			case EVENT_RECEIVER:
@@ -580,7 +585,8 @@ static void run(const struct lab_layout *e, const int *nodes)
 					fail("flow %u: its connection broke", id);
 				if (!flow->running) {
 					flow->running = 1;
-					register_socket(id, flow->sender, 0);
+					register_socket(id, flow->sender, 0,
+							!flow->pause && flow->left_bytes == WIRE_NO_LIMIT);
 				}
 				go_on(flow, id, payload);
 				break;

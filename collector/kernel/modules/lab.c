@@ -6,6 +6,7 @@
  * once a tick of virtual time and streams the records (wire.h) to a file descriptor of the host;
  * it blocks the whole guest while the host thinks, so that thinking costs no virtual time.
  */
+#include <uapi/linux/eventpoll.h>
 #include <linux/fs.h>
 #include <linux/init.h>
 #include <linux/kthread.h>
@@ -13,6 +14,7 @@
 #include <linux/module.h>
 #include <linux/net.h>
 #include <linux/reboot.h>
+#include <linux/syscalls.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include <net/tcp.h>
@@ -29,6 +31,9 @@ struct lab_flow {
 	u64 last_ns; /* of its samples, once all it had to send is acknowledged; 0: not yet */
 	struct socket *sender;
 	struct socket *receiver;
+	int fd; /* of a sender that is served */
+	bool sender_served;
+	bool receiver_served;
 	u64 *entered_ns; /* of a flow over several links: by IP identification */
 };
 
@@ -372,11 +377,95 @@ static long lab_socket(struct lab_socket __user *from)
 	sock = sockfd_lookup(request.fd, &err); /* held for the guest's life */
 	if (!sock)
 		return err;
-	if (request.receiver)
+	if (request.receiver) {
 		flows[request.flow].receiver = sock;
-	else
+		flows[request.flow].receiver_served = request.served;
+	} else {
 		flows[request.flow].sender = sock;
+		flows[request.flow].sender_served = request.served;
+		flows[request.flow].fd = request.fd;
+	}
 	return 0;
+}
+
+/* Read all that there is, as recv(MSG_TRUNC) does; false: its end or an error is for init. */
+static bool serve_receiver(const struct lab_flow *flow)
+{
+	struct msghdr message = {};
+	struct sock *sk;
+	int got;
+
+	if (!flow->receiver_served)
+		return false;
+	sk = flow->receiver->sk;
+	if (READ_ONCE(sk->sk_err) || READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN)
+		return false;
+	iov_iter_discard(&message.msg_iter, ITER_DEST, 1 << 30);
+	got = sock_recvmsg(flow->receiver, &message, MSG_TRUNC | MSG_DONTWAIT);
+	if (got < 0 && got != -EAGAIN)
+		refuse("receiving: %d", got);
+	return true;
+}
+
+/* Send until the socket is full; false: its state is for init. */
+static bool serve_sender(const struct lab_flow *flow, const struct lab_wait *wait, __poll_t events)
+{
+	long sent;
+
+	if (!flow->sender_served || events & (EPOLLERR | EPOLLHUP))
+		return false;
+	do {
+		if (put_user(0, wait->from))
+			return false;
+		sent = sys_sendfile64(flow->fd, wait->payload, wait->from, wait->payload_bytes);
+		cond_resched();
+	} while (sent >= 0);
+	if (sent != -EAGAIN)
+		refuse("sending: %ld", sent);
+	return true;
+}
+
+static bool serve(const struct epoll_event *event, const struct lab_wait *wait)
+{
+	u32 id = event->data;
+
+	switch ((enum lab_event)(event->data >> 32)) {
+	case EVENT_RECEIVER:
+		return serve_receiver(&flows[id]);
+	case EVENT_SENDER:
+		return serve_sender(&flows[id], wait, event->events);
+	default:
+		return false;
+	}
+}
+
+/*
+ * Wait as epoll_wait() does, and do what flows ask for most here: each system call of init is a trip through the
+ * host. In init's order, and whoever is to run does so where a system call would end, so that nothing differs.
+ */
+static long lab_wait(struct lab_wait __user *from)
+{
+	struct epoll_event event;
+	struct lab_wait wait;
+	u32 served;
+	long n;
+
+	if (copy_from_user(&wait, from, sizeof(wait)))
+		return -EFAULT;
+	do {
+		n = sys_epoll_wait(wait.poller, wait.events, wait.most, -1);
+		cond_resched();
+		for (served = 0; n > 0 && served < n; served++) {
+			if (copy_from_user(&event, wait.events + served, sizeof(event)))
+				return -EFAULT;
+			if (!serve(&event, &wait))
+				break;
+			cond_resched();
+		}
+	} while (n > 0 && served == n);
+	if (put_user(served, &from->served))
+		return -EFAULT;
+	return n;
 }
 
 /* The first sample from now on is the flow's last. */
@@ -410,6 +499,8 @@ static long lab_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return lab_socket((void __user *)arg);
 	case LAB_COMPLETE:
 		return lab_complete(arg);
+	case LAB_WAIT:
+		return lab_wait((void __user *)arg);
 	case LAB_FAIL:
 		return lab_fail((void __user *)arg);
 	default:

@@ -13,12 +13,27 @@ struct lab_socket {
 	__u32 flow;
 	__u32 receiver; /* 1: the receiver's socket, 0: the sender's */
 	__s32 fd;
+	__u32 served; /* 1: LAB_WAIT sends on it, or reads from it, without asking */
+};
+
+/* What an event of init's poller is about: the upper half of its data; the lower half is the flow. */
+enum lab_event { EVENT_LISTENER, EVENT_SENDER, EVENT_RECEIVER, EVENT_START, EVENT_STOP, EVENT_TURN };
+
+struct lab_wait {
+	struct epoll_event *events;
+	loff_t *from; /* room for a place in the payload */
+	__s32 poller;
+	__u32 most; /* events that there is room for */
+	__s32 payload;
+	__u32 payload_bytes;
+	__u32 served; /* returned: so many of the first events are done */
 };
 
 #define LAB_START _IOR('s', 1, __u64) /* returns the virtual time (ns) at which the episode began */
 #define LAB_SOCKET _IOW('s', 2, struct lab_socket)
 #define LAB_FAIL _IOW('s', 3, char[256])
 #define LAB_COMPLETE _IO('s', 4) /* all that the flow of this number had to send is acknowledged */
+#define LAB_WAIT _IOWR('s', 5, struct lab_wait) /* epoll_wait(), until something is not served */
 
 /* Where the parts of a specification are. */
 struct lab_layout {
