@@ -18,10 +18,10 @@ from tqdm import tqdm
 
 from evidence.speed.kernel import variant
 from sagecc.collector.kernel.build import PROFILE
-from sagecc.collector.kernel.identity import write_identities
-from sagecc.collector.lab.boot import per_flow
-from sagecc.collector.lab.episode import run_episode
-from sagecc.collector.run.golden import ENVIRONMENTS, digest
+from sagecc.collector.kernel.identity import POLICY, write_identities
+from sagecc.collector.lab.boot import Guest, per_flow
+from sagecc.collector.lab.spec import episode_spec, flow_drives
+from sagecc.collector.run.golden import ENVIRONMENTS
 from sagecc.collector.run.grid import set_one, set_two
 from sagecc.collector.run.set_file import load_set
 from sagecc.common.errors import SageccError
@@ -30,6 +30,7 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 COUNTERS = "CFLAGS_GCOV=-fprofile-generate -fprofile-update=single"
+WRITING_S = 60.0
 LOADS_S = 20.0
 DRIVEN = f"{POLICY_PREFIX}growing"
 
@@ -41,14 +42,22 @@ def main() -> None:
     write_identities(counting)
     for file in tree.rglob("*.gcda"):
         file.unlink()
-    for scheme in tqdm(ENVIRONMENTS, desc="golden episodes", disable=None):
-        digest(counting, scheme)
-    for environment, scheme in tqdm(list(loads()), desc="loads", disable=None):
-        controller = per_flow(lambda sample: (min(int(sample["cwnd_pkts"]) + 1, 300), 0)) if scheme == DRIVEN else None
-        run_episode(counting, environment, scheme, 0, controller)
+    golden = [(environment, scheme) for scheme, environment in ENVIRONMENTS.items() if scheme != POLICY]
+    for environment, scheme in tqdm([*golden, *loads()], desc="episodes", disable=None):
+        play(counting, environment, scheme)
     with write_atomically(PROFILE) as output:
         pack(tree, output)
     print(f"{PROFILE}: {PROFILE.stat().st_size:,} bytes")
+
+
+def play(kernel: Path, environment: Environment, scheme: str) -> None:
+    """Play an episode whose guest ends by itself: it writes its counts then."""
+    controller = per_flow(lambda sample: (min(int(sample["cwnd_pkts"]) + 1, 300), 0))
+    drives = flow_drives(environment, scheme, {})
+    with Guest(kernel, episode_spec(environment, scheme, 0, drives=drives)) as guest:
+        while (samples := guest.tick()) is not None:
+            guest.act(*controller(samples))
+        guest.let_end(WRITING_S)
 
 
 def loads() -> Iterator[tuple[Environment, str]]:

@@ -129,7 +129,7 @@ def read_published(lock: Path) -> Mapping[str, str]:
     """
     stages: Mapping[str, Any] = yaml.safe_load(lock.read_text())["stages"]
     found = {out["path"]: str(out["md5"]) for stage in stages.values() for out in stage["outs"]}
-    if f"--profile {PROFILE} " not in stages[f"collect@I-{COLLECTED[0]}"]["cmd"]:
+    if f"--profile {PROFILE} " not in stages[f"collect@{COLLECTED[0]}"]["cmd"]:
         raise SageccError(f"{lock} is not of the profile {PROFILE}: 'git checkout {lock}' brings the published one")
     return found
 

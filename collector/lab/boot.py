@@ -260,6 +260,10 @@ class Guest:
                 samples["cwnd_pkts"][row] = orders.window(int(samples["cwnd_pkts"][row]))
         return samples
 
+    def let_end(self, grace_s: float) -> None:
+        """Let the guest, whose episode is over, exit by itself within `grace_s`: else it is killed."""
+        _stop(self._process, grace_s)
+
     @property
     def recording_so_far(self) -> Recording:
         """What the guest has measured up to its last tick."""

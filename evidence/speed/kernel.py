@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gcc's counts of hot code are worth: the lab's kernel next to the same one, built without them.
+"""What makes the lab's kernel fast: it and one without that play the same episodes in turn, to the same bytes.
 
-Both play the same episodes in turn and must give the same bytes. CPU time is the guest's.
+The other one has no counts of hot code, enables interrupts by calls, clears registers for each event of virtual time,
+and its init sends and receives by system calls. CPU time is the guest's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tqdm import tqdm
 from evidence.machine import KERNEL, save
 from evidence.speed.collect import FIXED_S, flat
 from sagecc.cli import errors_in_one_line
-from sagecc.collector.kernel.build import ABSENT_TOOLS, REPRODUCIBLE
+from sagecc.collector.kernel.build import ABSENT_TOOLS, HERE, REPRODUCIBLE
 from sagecc.collector.lab.boot import run_guest
 from sagecc.collector.lab.spec import episode_spec
 from sagecc.common.errors import SageccError
@@ -27,23 +28,26 @@ from sagecc.common.errors import SageccError
 BUILD = Path("build")
 EPISODES = ((12.0, FIXED_S), (12.0, 60.0), (48.0, 40.0), (192.0, 30.0))
 """Rate (Mbps), length (virtual s)."""
+FASTER = ("0010-um-interrupts-are-enabled-inline.patch", "0009-um-a-virtual-timer-interrupts-no-registers.patch")
 REPEATS = 11
 
 
 def main() -> None:
     """Build the other kernel, measure and save."""
-    plain = variant("plain", [])
+    without = [HERE / "patches" / name for name in FASTER]
+    plain = variant("plain", [], Path(__file__).with_name("kernel_unserved.patch"), without)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     save("kernel", {"episodes": [compare(plain, *episode) for episode in tqdm(EPISODES, disable=None)]})
 
 
-def variant(name: str, options: Sequence[str], patch: Path | None = None) -> Path:
+def variant(name: str, options: Sequence[str], patch: Path | None = None, without: Sequence[Path] = ()) -> Path:
     """Return a kernel of the built tree's source and configuration, without its counts and flags.
 
     Args:
         name: what it is, for its folder in build/.
         options: more variables for make.
         patch: what to change in the tree.
+        without: patches of the tree to take back, in this order.
 
     Raises:
         SageccError: there is no built tree, or make fails.
@@ -57,8 +61,11 @@ def variant(name: str, options: Sequence[str], patch: Path | None = None) -> Pat
         shutil.rmtree(folder, ignore_errors=True)
         partial = folder / "partial"
         shutil.copytree(trees[0], partial, symlinks=True, ignore=shutil.ignore_patterns("*.gcda"))
+        changes = [["-R", "-i", str(old.resolve())] for old in without]
         if patch:
-            subprocess.run(["patch", "-s", "-p1", "--fuzz=0", "-i", patch.resolve()], cwd=partial, check=True)
+            changes.append(["-i", str(patch.resolve())])
+        for change in changes:
+            subprocess.run(["patch", "-s", "-p1", "--fuzz=0", *change], cwd=partial, check=True)
         partial.rename(tree)
     command = ["make", "-s", "ARCH=um", *ABSENT_TOOLS, f"-j{os.cpu_count()}", *options, "linux"]
     if subprocess.run(command, cwd=tree, env={**os.environ, **REPRODUCIBLE}).returncode:

@@ -34,7 +34,7 @@ def test_what_is_compared_is_published(kept: pl.DataFrame) -> None:
 
 def test_a_lock_of_another_profile_is_refused(tmp_path: Path) -> None:
     lock = yaml.safe_load((ROOT / verify.LOCK).read_text())
-    stage = lock["stages"][f"collect@I-{verify.COLLECTED[0]}"]
+    stage = lock["stages"][f"collect@{verify.COLLECTED[0]}"]
     stage["cmd"] = stage["cmd"].replace("--profile small", "--profile smoke")
     path = tmp_path / "dvc.lock"
     path.write_text(yaml.safe_dump(lock))

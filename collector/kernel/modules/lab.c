@@ -6,7 +6,7 @@
  * once a tick of virtual time and streams the records (wire.h) to a file descriptor of the host;
  * it blocks the whole guest while the host thinks, so that thinking costs no virtual time.
  */
-#include <uapi/linux/eventpoll.h>
+#include <linux/delay.h>
 #include <linux/fs.h>
 #include <linux/init.h>
 #include <linux/kthread.h>
@@ -19,6 +19,7 @@
 #include <linux/vmalloc.h>
 #include <net/tcp.h>
 #include <os.h>
+#include <uapi/linux/eventpoll.h>
 
 #include "lab.h"
 
@@ -388,12 +389,23 @@ static long lab_socket(struct lab_socket __user *from)
 	return 0;
 }
 
+/* What init's system call would end with: a failed one takes a microsecond, and whoever is to run does so. */
+static long called(long result)
+{
+	if (result < 0) {
+		udelay(1);
+		schedule();
+	}
+	cond_resched();
+	return result;
+}
+
 /* Read all that there is, as recv(MSG_TRUNC) does; false: its end or an error is for init. */
 static bool serve_receiver(const struct lab_flow *flow)
 {
 	struct msghdr message = {};
 	struct sock *sk;
-	int got;
+	long got;
 
 	if (!flow->receiver_served)
 		return false;
@@ -401,9 +413,9 @@ static bool serve_receiver(const struct lab_flow *flow)
 	if (READ_ONCE(sk->sk_err) || READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN)
 		return false;
 	iov_iter_discard(&message.msg_iter, ITER_DEST, 1 << 30);
-	got = sock_recvmsg(flow->receiver, &message, MSG_TRUNC | MSG_DONTWAIT);
+	got = called(sock_recvmsg(flow->receiver, &message, MSG_TRUNC | MSG_DONTWAIT));
 	if (got < 0 && got != -EAGAIN)
-		refuse("receiving: %d", got);
+		refuse("receiving: %ld", got);
 	return true;
 }
 
@@ -417,8 +429,7 @@ static bool serve_sender(const struct lab_flow *flow, const struct lab_wait *wai
 	do {
 		if (put_user(0, wait->from))
 			return false;
-		sent = sys_sendfile64(flow->fd, wait->payload, wait->from, wait->payload_bytes);
-		cond_resched();
+		sent = called(sys_sendfile64(flow->fd, wait->payload, wait->from, wait->payload_bytes));
 	} while (sent >= 0);
 	if (sent != -EAGAIN)
 		refuse("sending: %ld", sent);
@@ -440,8 +451,8 @@ static bool serve(const struct epoll_event *event, const struct lab_wait *wait)
 }
 
 /*
- * Wait as epoll_wait() does, and do what flows ask for most here: each system call of init is a trip through the
- * host. In init's order, and whoever is to run does so where a system call would end, so that nothing differs.
+ * Wait as epoll_wait() does, and do what flows ask for most here, in init's order, and as its calls do it: each of
+ * them would be a trip through the host.
  */
 static long lab_wait(struct lab_wait __user *from)
 {
@@ -453,14 +464,12 @@ static long lab_wait(struct lab_wait __user *from)
 	if (copy_from_user(&wait, from, sizeof(wait)))
 		return -EFAULT;
 	do {
-		n = sys_epoll_wait(wait.poller, wait.events, wait.most, -1);
-		cond_resched();
+		n = called(sys_epoll_wait(wait.poller, wait.events, wait.most, -1));
 		for (served = 0; n > 0 && served < n; served++) {
 			if (copy_from_user(&event, wait.events + served, sizeof(event)))
 				return -EFAULT;
 			if (!serve(&event, &wait))
 				break;
-			cond_resched();
 		}
 	} while (n > 0 && served == n);
 	if (put_user(served, &from->served))
