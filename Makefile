@@ -140,6 +140,11 @@ bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is instal
 	python -m evidence.behaviour.mahimahi
 	$(PAGES)
 
+.PHONY: bench-chain
+bench-chain: ## Measure set-up, kernel and `make repro` in a fresh clone with an empty home (a quarter of an hour)
+	python -m evidence.speed.chain
+	$(PAGES)
+
 .PHONY: bench-newcomer
 bench-newcomer: kernel ## Measure the first commands of an analyst and of somebody who deploys (root; a minute)
 	python -m evidence.speed.newcomer

@@ -7,10 +7,13 @@ reach a user's terminal.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
+from typing import cast
 
 from sagecc.common.errors import SageccError
 from sagecc.common.optional import requires_extra
@@ -31,12 +34,39 @@ def quietly() -> Iterator[None]:
         os.close(devnull)
 
 
+@contextmanager
+def absent(module: str) -> Iterator[None]:
+    """Let imports of a module that is not loaded fail within this context."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = cast(ModuleType, None)  # importlib takes it for one that cannot be found
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Collect no garbage within this context, and never look for any in what it makes: all of it lasts."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Sonnet and TensorFlow Probability need Keras 2, which tf-keras provides under TensorFlow 2.21
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 # Triton's kernels, chosen untried as deterministic ones are, took an H200 twice as long as cuBLAS's
 os.environ.setdefault("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=false")
-with quietly(), requires_extra("train"):
+# TensorFlow loads Keras if it can, a quarter of its start; whoever asks `tf.keras` for something loads it then
+with quietly(), requires_extra("train"), absent("tf_keras.src.optimizers"), uncollected():
     import sonnet as snt
     import tensorflow as tf
 

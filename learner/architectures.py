@@ -75,8 +75,8 @@ class TrunkNetwork(NetworkSettings):
     second_encoder: bool = True
     """Whether an encoder follows the GRU; section 7.3 leaves it out."""
     precision: Precision = "float32"
-    """Precision of matrix products on a GPU: `float32`, `tensorfloat32` (11 bits of mantissa), `bfloat16` (8). All else
-    stays float32. Another precision is another run.
+    """Precision of matrix products: `float32`; on a GPU `tensorfloat32` (11 bits of mantissa); on a GPU, or a processor
+    with AVX512_BF16 or AMX, `bfloat16` (8). All else stays float32. Another precision is another run.
     """
     xla: bool = False
     """Compile the recurrences with XLA, for a GPU; another run."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps a second of our learner and of Acme's RCRRLearner: the same network, batches and core, in turn.
+"""Steps a second of our learner, in two precisions, and of Acme's RCRRLearner: one network, batches and core, in turn.
 
 Each learner lives in a process of its own, pinned to one core, and takes steps when it is told to, so that both meet
 the same moments of a busy machine. Beside them the floor: the products of matrices that a step cannot do without,
@@ -28,6 +28,7 @@ from tqdm import tqdm
 from evidence.machine import save
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
+from sagecc.learner.architectures import Precision
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.core import Setting
 from sagecc.learner.data import ALL, WindowSampler
@@ -35,6 +36,8 @@ from sagecc.learner.pool_source import PoolWindows
 from sagecc.learner.specification import Data, RunSpecification, from_dict
 from sagecc.schemas.pool import FEATURE_NAMES
 
+PRECISIONS: dict[str, Precision] = {"ours": "float32", "lower": "bfloat16"}
+"""Of our learners' matrix products."""
 POOL, CACHE = Path("datasets/pool"), Path(".cache/pool")
 SIZES = (64, 256, 1024)
 ROUNDS = 5
@@ -48,9 +51,10 @@ SQUARE = 1024
 """Rows and columns of the matrices whose product gives the core's rate."""
 
 
-def configuration(gru: int) -> RunSpecification:
+def configuration(gru: int, precision: Precision = "float32") -> RunSpecification:
     """Return the paper's network with another GRU, in batches of 16 windows of 20 rows."""
-    network = {"kind": "sage", "width": 256, "gru": gru, "input_transform": "symlog", "input_limit": 5}
+    network: dict[str, object] = {"kind": "sage", "width": 256, "gru": gru, "precision": precision}
+    network |= {"input_transform": "symlog", "input_limit": 5}
     algorithm = {"name": "crr", "policy_rate": 1e-4, "critic_rate": 1e-4, "value_range": [0, 500]}
     shape = {"steps": 1_000_000, "batch": 16, "window": 20}
     return from_dict({**shape, "data": {}, "network": network, "algorithm": algorithm})
@@ -133,11 +137,11 @@ def main() -> None:
     if len(sys.argv) > 1:
         kind, gru, where = sys.argv[1:]
         os.sched_setaffinity(0, {int(where)})
-        serve(kind, configuration(int(gru)))
+        serve(kind, configuration(int(gru), PRECISIONS.get(kind, "float32")))
         return
     compile_pool(POOL, CACHE)
     core = max(os.sched_getaffinity(0))
-    with tqdm(total=len(SIZES) * (2 + ROUNDS), unit="part", disable=None) as bar:
+    with tqdm(total=len(SIZES) * (len(PRECISIONS) + 1 + ROUNDS), unit="part", disable=None) as bar:
         result = {
             "batch": configuration(64).batch,
             "window": configuration(64).window,
@@ -149,9 +153,9 @@ def main() -> None:
 
 
 def measure(gru: int, core: int, bar: tqdm[Any]) -> dict[str, Any]:
-    """Let both learners of one size work in turn."""
+    """Let the learners of one size work in turn."""
     workers: dict[str, Worker] = {}
-    rounds: dict[str, list[dict[str, Any]]] = {"ours": [], "acme": []}
+    rounds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in (*PRECISIONS, "acme")}
     try:
         for kind in rounds:
             bar.set_description(f"GRU {gru}, {kind} builds")
@@ -178,6 +182,7 @@ def measure(gru: int, core: int, bar: tqdm[Any]) -> dict[str, Any]:
         "matrix_gflop_per_s": rate,
         "floor_steps_per_s": rate / gflop,
         "share_of_floor": gflop / rate / cpu_s["ours"],
+        "lower_share_of_floor": gflop / rate / cpu_s["lower"],
         "times_as_fast": median(
             other["cpu_s"] / own["cpu_s"] for own, other in zip(rounds["ours"], rounds["acme"], strict=True)
         ),
@@ -207,7 +212,7 @@ def serve(kind: str, config: RunSpecification) -> None:
     scaling = pool.moments.scaling(config.network.input_transform, config.network.input_limit)
     sampler = WindowSampler(pool, scaling, config.batch, config.window, 0)
     with PoolWindows(sampler, Data(), ALL, range(config.steps)) as source:
-        if kind == "ours":
+        if kind in PRECISIONS:
             answer_orders(*ours(config, source), source)
         else:
             answer_orders(*acme(config, [sampler.batch(step)[:3] for step in range(KEPT_BATCHES)]), None)

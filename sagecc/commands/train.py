@@ -116,7 +116,7 @@ LEAGUES = Path(".cache/league")
 @click.option(
     "--precision",
     type=click.Choice(get_args(Precision)),
-    help="Of matrix products, in place of the configuration's; the two others are for GPUs.",
+    help="Of matrix products, in place of the configuration's; bfloat16 also where a processor has AVX512_BF16 or AMX.",
 )
 @click.option("--xla", is_flag=True, help="Compile the losses and gradients with XLA, as `xla: true` does; for GPUs.")
 @click.option(
