@@ -9,7 +9,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +46,8 @@ PROFILE = HERE / "profile.tar.xz"
 """How often the kernel's parts run in a lab, in gcc's counts (`make kernel-profile`), so that what is hot is fast."""
 COUNTED = ("-fprofile-use", "-fprofile-correction", "-Wno-missing-profile", "-Wno-coverage-mismatch")
 """What is newer than its counts, or has none, is built without; signals may have cut a count short."""
+IN_WHEEL = "sagecc/shipped/sagecc-linux"
+"""The kernel's place in a wheel; its stamp is beside it."""
 INIT = "drivers/sagecc/init"
 INITRAMFS = "drivers/sagecc/initramfs.list"
 """Paths relative to the source tree: UML embeds its configuration, which may not name a folder of this machine."""
@@ -117,6 +121,32 @@ def shipped_kernel() -> Kernel:
     return _stamped(shipped.KERNEL, read_stamp(shipped.KERNEL))
 
 
+def kernel_of_wheel(wheel: Path, output: Path) -> Kernel:
+    """Put the kernel out of a wheel of this source at `output`: the bytes that a build here would give.
+
+    Args:
+        wheel: the wheel's file.
+        output: path of the kernel.
+
+    Raises:
+        SageccError: the file is no wheel of sagecc, is damaged, or has the kernel of another source.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            content = archive.read(IN_WHEEL)
+            facts = json.loads(archive.read(f"{IN_WHEEL}.json"))
+            kernel = Kernel(output, facts["sha256"], facts["source"], facts["libc"])
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise SageccError(f"{wheel}: no wheel of sagecc with a kernel, or damaged ({error})") from None
+    if hashlib.sha256(content).hexdigest() != kernel.sha256:
+        raise SageccError(f"{wheel}: its kernel is damaged (its SHA-256 is another)")
+    if facts.get("identity") != _identity():
+        raise SageccError(f"{wheel}: its kernel is of another source; build this one: sagecc kernel")
+    _put(output, lambda file: file.write_bytes(content), facts)
+    write_identities(output)
+    return kernel
+
+
 def _up_to_date(output: Path) -> Kernel | None:
     facts = read_stamp(output)
     return _stamped(output, facts) if facts.get("identity") == _identity() else None
@@ -142,16 +172,20 @@ def _build_alone(output: Path, build_dir: Path, jobs: int) -> Kernel:
     _add_our_files(tree, build_dir)
     _configure(tree, build_dir)
     _make(tree, build_dir, jobs)
+    facts = {"identity": identity, "source": version, "libc": _version("libc6-dev", build_dir)}
+    _put(output, lambda file: _run(["strip", "-o", str(file), str(tree / "linux")], build_dir), facts)
+    return _stamped(output, read_stamp(output))
+
+
+def _put(output: Path, write: Callable[[Path], object], facts: Mapping[str, str]) -> None:
+    """Write a kernel and its stamp."""
     output.parent.mkdir(parents=True, exist_ok=True)
     forget_identities(output)
     with write_atomically(output) as file:
-        _run(["strip", "-o", str(file), str(tree / "linux")], build_dir)
+        write(file)
         file.chmod(0o755)
-    kernel = Kernel(output, sha256_file(output), version, _version("libc6-dev", build_dir))
-    facts = {"identity": identity, "sha256": kernel.sha256, "source": version, "libc": kernel.libc}
     with write_atomically(stamp(output)) as file:
-        file.write_text(json.dumps(facts, indent=1))
-    return kernel
+        file.write_text(json.dumps({**facts, "sha256": sha256_file(output)}, indent=1))
 
 
 def _inputs() -> Iterator[tuple[str, bytes]]:

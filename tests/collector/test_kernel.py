@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from sagecc.collector.kernel import build
 from sagecc.collector.kernel.build import ensure_kernel
+from sagecc.collector.kernel.identity import identity_folder
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 
@@ -40,6 +44,48 @@ def test_a_built_kernel_is_only_verified(kernel: Path, monkeypatch: pytest.Monke
     verified = ensure_kernel(kernel, kernel.parent / "kernel", 1)
     assert verified.sha256 == sha256_file(kernel)
     assert kernel.stat().st_mtime_ns == before
+
+
+def wheel_of(path: Path, content: bytes, **facts: str) -> Path:
+    """Write a wheel with a kernel of this source, or with other facts about it."""
+    found = {
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "identity": build._identity(),
+        "source": "6.12",
+        "libc": "2.36",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(build.IN_WHEEL, content)
+        archive.writestr(f"{build.IN_WHEEL}.json", json.dumps(found | facts))
+    return path
+
+
+def test_a_wheel_s_kernel_is_taken_as_if_it_were_built_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, output = b"\x7fELF kernel", tmp_path / "build" / "linux"
+    taken = build.kernel_of_wheel(wheel_of(tmp_path / "a.whl", content), output)
+    assert output.read_bytes() == content and output.stat().st_mode & 0o111
+    assert identity_folder(output).is_dir()
+    monkeypatch.setenv("PATH", "/nowhere")  # no tool can be called
+    assert ensure_kernel(output, tmp_path / "kernel", 1) == taken
+
+
+@pytest.mark.parametrize(
+    ("facts", "error"),
+    [
+        ({"identity": "0" * 64}, "another source; build this one: sagecc kernel"),
+        ({"sha256": "0" * 64}, "its kernel is damaged"),
+        (None, "no wheel of sagecc with a kernel"),
+    ],
+)
+def test_another_wheel_s_kernel_is_not_taken(facts: dict[str, str] | None, error: str, tmp_path: Path) -> None:
+    wheel, output = tmp_path / "a.whl", tmp_path / "linux"
+    if facts is None:
+        wheel.write_bytes(b"PK no archive")
+    else:
+        wheel_of(wheel, b"kernel", **facts)
+    with pytest.raises(SageccError, match=error):
+        build.kernel_of_wheel(wheel, output)
+    assert not output.exists()
 
 
 def test_every_module_and_the_hot_parts_have_counts() -> None:
