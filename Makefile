@@ -27,7 +27,7 @@ verify: ## Build the kernel, collect, let the policy play, compare with what is 
 	@PATH="$(CURDIR)/build/base-venv/bin:$$PATH" python -m scripts.verify
 
 .PHONY: repro
-repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table (25 minutes)
+repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table (15 minutes)
 	@python -m scripts.repro $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: full
@@ -35,7 +35,7 @@ full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into data
 	@python -m scripts.repro --full
 
 .PHONY: kicked
-kicked: setup ## Collect all that models/sagecc-12 learned from, four times what `make repro` collects, into datasets/kicked (docs/guide/collect.md; 25 minutes)
+kicked: setup ## Collect all that models/sagecc-12 learned from, four times what `make repro` collects, into datasets/kicked (docs/guide/collect.md; 20 minutes)
 	@python -m scripts.repro --kicked $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: labs
