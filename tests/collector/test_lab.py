@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import resource
 import shutil
 import signal
 import subprocess
@@ -101,6 +102,17 @@ def test_link_counters_add_up(run: Run) -> None:
     for counter in ("delivered_pkts", "bytes_acked", "received_bytes", "link_packets", "link_drops", "link_delay_ns"):
         assert np.all(np.diff([row[counter] for row in rows]) >= 0)
     assert max(row["link_queue_bytes"] for row in rows) <= 30_000
+
+
+def test_a_flow_that_goes_on_makes_no_system_calls(run: Run) -> None:
+    """Each would be a trip through ptrace, a voluntary switch of the guest: 240 a second where init reads and sends."""
+
+    def switches(duration_s: float) -> int:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw
+        run("cubic", bandwidth_mbps=192, duration_s=duration_s)
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw - before
+
+    assert switches(12) - switches(4) < 8 * 60
 
 
 def test_capacity_follows_the_schedule(run: Run) -> None:
