@@ -105,7 +105,7 @@ def test_link_counters_add_up(run: Run) -> None:
 
 
 def test_a_flow_that_goes_on_makes_no_system_calls(run: Run) -> None:
-    """Each would be a trip through ptrace, a voluntary switch of the guest: some 200 a second where init reads and sends."""
+    """Each would be a trip through ptrace, a voluntary switch of the guest: without, some 200 a second."""
 
     def switches(duration_s: float) -> int:
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw
