@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sagecc.collector.kernel.build import PACKAGE, Kernel, ensure_kernel, source_archive
+from sagecc.collector.kernel.build import IN_WHEEL, PACKAGE, Kernel, ensure_kernel, source_archive
 from sagecc.collector.kernel.identity import identity_folder, stamp
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
@@ -29,9 +29,8 @@ from scripts import kernel_source
 from scripts.base_requirements import setup_cfg
 
 ROOT = Path(__file__).resolve().parents[1]
-KERNEL = "sagecc-linux"
-SHIPPED = "sagecc/shipped"
-"""Where common.shipped looks, in a wheel."""
+SHIPPED, _, KERNEL = IN_WHEEL.rpartition("/")
+"""Where common.shipped looks, in a wheel; and the kernel's name there."""
 
 PLACES = {
     "sagecc": "sagecc",

@@ -134,15 +134,15 @@ def kernel_of_wheel(wheel: Path, output: Path) -> Kernel:
     try:
         with zipfile.ZipFile(wheel) as archive:
             content = archive.read(IN_WHEEL)
-            facts = json.loads(archive.read(f"{IN_WHEEL}.json"))
-            kernel = Kernel(output, facts["sha256"], facts["source"], facts["libc"])
+            facts = json.loads(archive.read(str(stamp(Path(IN_WHEEL)))))
+            sha256 = _stamped(output, facts).sha256
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise SageccError(f"{wheel}: no wheel of sagecc with a kernel, or damaged ({error})") from None
-    if hashlib.sha256(content).hexdigest() != kernel.sha256:
+    if hashlib.sha256(content).hexdigest() != sha256:
         raise SageccError(f"{wheel}: its kernel is damaged (its SHA-256 is another)")
     if facts.get("identity") != _identity():
         raise SageccError(f"{wheel}: its kernel is of another source; build this one: sagecc kernel")
-    _put(output, lambda file: file.write_bytes(content), facts)
+    kernel = _put(output, lambda file: file.write_bytes(content), facts)
     write_identities(output)
     return kernel
 
@@ -173,19 +173,20 @@ def _build_alone(output: Path, build_dir: Path, jobs: int) -> Kernel:
     _configure(tree, build_dir)
     _make(tree, build_dir, jobs)
     facts = {"identity": identity, "source": version, "libc": _version("libc6-dev", build_dir)}
-    _put(output, lambda file: _run(["strip", "-o", str(file), str(tree / "linux")], build_dir), facts)
-    return _stamped(output, read_stamp(output))
+    return _put(output, lambda file: _run(["strip", "-o", str(file), str(tree / "linux")], build_dir), facts)
 
 
-def _put(output: Path, write: Callable[[Path], object], facts: Mapping[str, str]) -> None:
-    """Write a kernel and its stamp."""
+def _put(output: Path, write: Callable[[Path], object], facts: Mapping[str, str]) -> Kernel:
+    """Write a kernel and its stamp, which says the facts and the file's SHA-256."""
     output.parent.mkdir(parents=True, exist_ok=True)
     forget_identities(output)
     with write_atomically(output) as file:
         write(file)
         file.chmod(0o755)
+    facts = {**facts, "sha256": sha256_file(output)}
     with write_atomically(stamp(output)) as file:
-        file.write_text(json.dumps({**facts, "sha256": sha256_file(output)}, indent=1))
+        file.write_text(json.dumps(facts, indent=1))
+    return _stamped(output, facts)
 
 
 def _inputs() -> Iterator[tuple[str, bytes]]:

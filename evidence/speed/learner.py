@@ -182,7 +182,6 @@ def measure(gru: int, core: int, bar: tqdm[Any]) -> dict[str, Any]:
         "matrix_gflop_per_s": rate,
         "floor_steps_per_s": rate / gflop,
         "share_of_floor": gflop / rate / cpu_s["ours"],
-        "lower_share_of_floor": gflop / rate / cpu_s["lower"],
         "times_as_fast": median(
             other["cpu_s"] / own["cpu_s"] for own, other in zip(rounds["ours"], rounds["acme"], strict=True)
         ),
